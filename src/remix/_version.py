@@ -1,0 +1,3 @@
+"""The version, in one place, importable without torch."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,100 @@
+"""Slow, obvious twins of the fast paths: dense matrices and sequential loops in float64.
+
+Nothing here is tuned; everything fast in this package is tested against it. Symbols: ``d`` = diag, ``w`` = weight,
+``a`` = coord, all of shape (D,); rows of ``x`` are (B, D).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+__all__ = [
+    "dense",
+    "frobenius_data_term",
+    "inner",
+    "kalman",
+    "kernel",
+    "log_prob",
+    "quadrant_sums",
+]
+
+
+def kernel(coord: Tensor) -> Tensor:
+    """K_ij = exp(-|a_i - a_j|), shape (D, D)."""
+    return torch.exp(-(coord[:, None] - coord[None, :]).abs())
+
+
+def dense(diag: Tensor, weight: Tensor, coord: Tensor) -> Tensor:
+    """Sigma = diag(d) + diag(w) K(a) diag(w), shape (D, D)."""
+    return torch.diag(diag) + weight[:, None] * kernel(coord) * weight[None, :]
+
+
+def log_prob(x: Tensor, loc: Tensor, diag: Tensor, weight: Tensor, coord: Tensor) -> Tensor:
+    """log N(x; loc, Sigma) of each row, by a dense Cholesky factor; shape (B,)."""
+    factor = torch.linalg.cholesky(dense(diag, weight, coord))
+    z = torch.linalg.solve_triangular(factor, (x - loc).mT, upper=False)
+    logdet = 2 * factor.diagonal().log().sum()
+    return -0.5 * (z.square().sum(0) + logdet + x.shape[-1] * math.log(2 * math.pi))
+
+
+def kalman(diag: Tensor, weight: Tensor, coord: Tensor) -> dict[str, Tensor]:
+    """The factorisation, one coordinate at a time (laplace.md, "Factorisation").
+
+    Every returned vector is in sorted order, float64, (D,): ``order`` (sorted position -> coordinate), ``diag``,
+    ``weight``, ``phi``, ``q``, ``P`` (prior variance of the state), ``C`` = 1 - P, ``S`` (innovation variance),
+    ``G`` (gain), ``gam`` = d/S, ``N`` (backward variance), ``f``.
+    """
+    order = torch.argsort(coord.double(), stable=True)
+    d, w, a = (v.double()[order].tolist() for v in (diag, weight, coord))
+    size = len(d)
+    gap = [math.inf] + [a[k] - a[k - 1] for k in range(1, size)]
+    phi = [math.exp(-g) for g in gap]
+    q = [-math.expm1(-2 * g) for g in gap]
+    P, C, S, G, gam = ([0.0] * size for _ in range(5))
+    N, f = [0.0] * size, [0.0] * size
+    P[0] = 1.0
+    for k in range(size):
+        S[k] = d[k] + w[k] ** 2 * P[k]
+        G[k] = w[k] * P[k] / S[k]
+        gam[k] = d[k] / S[k]
+        if k + 1 < size:
+            P[k + 1] = phi[k + 1] ** 2 * gam[k] * P[k] + q[k + 1]
+            C[k + 1] = phi[k + 1] ** 2 * (d[k] * C[k] + w[k] ** 2 * P[k]) / S[k]
+    for k in reversed(range(size)):
+        f[k] = phi[k + 1] ** 2 * N[k + 1] if k + 1 < size else 0.0
+        N[k] = gam[k] ** 2 * f[k] + w[k] ** 2 / S[k]
+    names = {"diag": d, "weight": w, "phi": phi, "q": q, "P": P, "C": C, "S": S, "G": G, "gam": gam, "N": N, "f": f}
+    return {"order": order} | {name: torch.tensor(v, dtype=torch.float64) for name, v in names.items()}
+
+
+def frobenius_data_term(rows: Tensor, diag: Tensor, weight: Tensor, coord: Tensor) -> Tensor:
+    """sum_n v_n' Sigma v_n of the centred rows v_n: what ties the Frobenius loss to the data."""
+    return torch.einsum("ni,ij,nj->", rows, dense(diag, weight, coord), rows)
+
+
+def inner(first: tuple[Tensor, Tensor, Tensor], second: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    """<Sigma1, Sigma2>_F of two (diag, weight, coord) triples, by dense matrices."""
+    return (dense(*first) * dense(*second)).sum()
+
+
+def quadrant_sums(source: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """Kernel sums in the plane, split by quadrant, shape (4, D).
+
+    Row 0: sum over j with first_j <= first_i, second_j <= second_i (j != i) of source_j exp(-|first_i - first_j| -
+    |second_i - second_j|); row 1: first <=, second >; row 2: first >, second <=; row 3: both >. Ties in a coordinate
+    are broken by the stable sort order of that coordinate.
+    """
+    size = source.shape[0]
+    index = torch.arange(size)
+    rank1, rank2 = (torch.empty(size, dtype=torch.int64) for _ in range(2))
+    rank1[torch.argsort(first, stable=True)] = index
+    rank2[torch.argsort(second, stable=True)] = index
+    terms = kernel(first) * kernel(second) * source[None, :]
+    before1 = rank1[None, :] < rank1[:, None]
+    before2 = rank2[None, :] < rank2[:, None]
+    off = ~torch.eye(size, dtype=torch.bool)
+    masks = (before1 & before2, before1 & ~before2, ~before1 & before2, ~before1 & ~before2)
+    return torch.stack([(terms * (mask & off)).sum(1) for mask in masks])
