@@ -2,44 +2,75 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-__all__ = ["Factor"]
+from remix.laplace import kernels
+from remix.laplace.filters import DOWN, Sweep, sweep_table
+
+__all__ = ["Factor", "factorise"]
+
+VECTORS = ("diag", "weight", "phi", "P", "C", "S", "G", "gam", "N", "f")
 
 
 @dataclass(frozen=True)
 class Factor:
-    """What every operation needs of Sigma, in sorted order (laplace.md, "Factorisation"). All vectors float64, (D,).
+    """What every operation needs of Sigma, in sorted order (laplace.md, "Factorisation").
 
-    ``order[k]`` is the coordinate at sorted position k. ``phi`` = exp(-gap to the previous position), 0 at the start;
-    ``P`` prior variance of the latent state, ``C`` = 1 - P, ``S`` innovation variance, ``G`` gain, ``gam`` = d/S,
-    ``N`` backward variance and ``f`` the backward variance carried one step down.
+    ``order`` (D,) int64: the coordinate at each sorted position; ``rank`` (D,) int32: its inverse. ``vectors``
+    (10, D) float64, by name: ``diag``, ``weight``; ``phi`` = exp(-gap to the previous position), 0 at the start; ``P``
+    prior variance of the latent state, ``C`` = 1 - P, ``S`` innovation variance, ``G`` gain, ``gam`` = d/S, ``N``
+    backward variance, ``f`` the backward variance carried one position down.
     """
 
     order: Tensor
-    diag: Tensor
-    weight: Tensor
-    phi: Tensor
-    P: Tensor
-    C: Tensor
-    S: Tensor
-    G: Tensor
-    gam: Tensor
-    N: Tensor
-    f: Tensor
+    rank: Tensor
+    vectors: Tensor
+    _tables: dict[torch.dtype, Tensor] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def dim(self) -> int:
         """D."""
         return self.order.shape[-1]
 
-    def logdet(self) -> Tensor:
-        """log det Sigma, a float64 scalar."""
-        return self.S.log().sum()
+    def table(self, dtype: torch.dtype) -> Tensor:
+        """Coefficients of the four sweeps in the dtype of the data, (4, D, 4); made once."""
+        if dtype not in self._tables:
+            table = sweep_table(self.weight, self.phi, self.S, self.G, self.gam)
+            self._tables[dtype] = table.to(dtype)
+        return self._tables[dtype]
 
-    def inverse_diagonal(self) -> Tensor:
-        """diag(Sigma^-1), float64, in the original order of the coordinates."""
-        return torch.empty_like(self.S).scatter_(-1, self.order, 1 / self.S + self.G.square() * self.f)
+    def unsort(self, sorted_vector: Tensor) -> Tensor:
+        """From sorted positions back to coordinates, (..., D)."""
+        return sorted_vector[..., self.rank.long()]
+
+    diag = property(lambda self: self.vectors[0])
+    weight = property(lambda self: self.vectors[1])
+    phi = property(lambda self: self.vectors[2])
+    P = property(lambda self: self.vectors[3])
+    C = property(lambda self: self.vectors[4])
+    S = property(lambda self: self.vectors[5])
+    G = property(lambda self: self.vectors[6])
+    gam = property(lambda self: self.vectors[7])
+    N = property(lambda self: self.vectors[8])
+    f = property(lambda self: self.vectors[9])
+
+
+def sweeps_of(table: Tensor, *which: int) -> tuple[Sweep, ...]:
+    """The named sweeps of a coefficient table."""
+    return tuple(Sweep(table[number], DOWN[number]) for number in which)
+
+
+def factorise(diag: Tensor, weight: Tensor, coord: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(order, rank, vectors) of a `Factor` from parameters (D,) of any dtype, by the path in use."""
+    coord, order = torch.sort(coord.double(), stable=True)
+    rank = torch.empty_like(order, dtype=torch.int32)
+    rank[order] = torch.arange(order.shape[0], dtype=torch.int32, device=order.device)
+    d, w = diag.double()[order], weight.double()[order]
+    gap = torch.cat([coord.new_full((1,), torch.inf), coord.diff()])
+    phi, q = torch.exp(-gap), -torch.expm1(-2 * gap)
+    swept = kernels.factorise(d, w, phi, q)
+    named = {"diag": d, "weight": w, "phi": phi} | swept
+    return order, rank, torch.stack([named[name] for name in VECTORS])

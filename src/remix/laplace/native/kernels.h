@@ -1,1 +1,17 @@
 // All kernel headers, for the per-instruction-set translation units. No include guard: included once per unit.
+#include "isa.h"
+#include "threads.h"
+
+#include "tile.h"
+#include "sweep.h"
+#include "rows.h"
+
+namespace remix {
+namespace REMIX_ISA {
+#define REMIX_INSTANTIATE_ROWS(T)                                                                                  \
+  template void filter_rows<T>(const T*, int64_t, int64_t, int64_t, const T*, const int32_t*, const T*, bool, const T*, \
+                               bool, double*, T*, int64_t, T*, int);
+REMIX_INSTANTIATE_ROWS(float)
+REMIX_INSTANTIATE_ROWS(double)
+}  // namespace REMIX_ISA
+}  // namespace remix

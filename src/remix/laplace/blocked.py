@@ -1,0 +1,150 @@
+"""The torch path: the recurrences as blocked scans, for any device and dtype and without a compiler.
+
+The sorted positions are laid out as an (L, n) grid of n blocks of length L, about sqrt(D) each. A sweep takes L
+vectorised steps over all blocks to find what each block does to a state that enters it with 0, a short scan over the
+blocks (the same function again), and L more steps with the right states.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from remix.laplace.filters import Sweep
+
+__all__ = ["factorise", "filter_rows", "scan"]
+
+SMALL = 32  # below this, blocks do not pay
+
+
+def _grid(size: int) -> tuple[int, int]:
+    """Block length L and number of blocks n with L n >= size."""
+    length = max(1, math.isqrt(size))
+    return length, -(-size // length)
+
+
+def _to_grid(v: Tensor, length: int, blocks: int) -> Tensor:
+    """(..., D) -> (..., L, n), padded with zeros at the end; column j is block j."""
+    padded = torch.nn.functional.pad(v, (0, length * blocks - v.shape[-1]))
+    return padded.unflatten(-1, (blocks, length)).transpose(-1, -2).contiguous()
+
+
+def _from_grid(grid: Tensor, size: int) -> Tensor:
+    return grid.transpose(-1, -2).flatten(-2)[..., :size]
+
+
+def scan(c: Tensor, u: Tensor) -> Tensor:
+    """States of ``state <- c_k state + u_k`` as they arrive: out_0 = 0, out_{k+1} = c_k out_k + u_k.
+
+    c: (D,); u: (..., D). Returns (..., D).
+    """
+    size = c.shape[0]
+    if size <= SMALL:
+        out = torch.zeros_like(u)
+        for k in range(size - 1):
+            torch.addcmul(u[..., k], c[k], out[..., k], out=out[..., k + 1])
+        return out
+    length, blocks = _grid(size)
+    grid = _scan_grid(_to_grid(c, length, blocks), _to_grid(u, length, blocks))
+    return _from_grid(grid, size)
+
+
+def _scan_grid(c: Tensor, u: Tensor) -> Tensor:
+    """`scan` on the grid: c (L, n), u (..., L, n) -> states (..., L, n)."""
+    length = c.shape[0]
+    state = u[..., 0, :].clone()
+    for k in range(1, length):
+        torch.addcmul(u[..., k, :], c[k], state, out=state)
+    out = torch.empty_like(u)
+    out[..., 0, :] = scan(c.prod(0), state)
+    for k in range(length - 1):
+        torch.addcmul(u[..., k, :], c[k], out[..., k, :], out=out[..., k + 1, :])
+    return out
+
+
+def filter_rows(
+    x: Tensor, loc: Tensor | None, order: Tensor, sweeps: tuple[Sweep, ...], squares: bool, keep: bool
+) -> tuple[Tensor | None, Tensor | None]:
+    """Applies the sweeps to rows x (B, D), minus loc (D,). Returns (rows or None, sums of squares or None).
+
+    ``squares``: the float64 sum of squares of each row after the first sweep, (B,). ``keep``: return the rows.
+    """
+    size = x.shape[-1]
+    length, blocks = _grid(size)
+    pad = length * blocks - size
+    # One gather both sorts and lays out: index (l, j) of the grid is sorted position j L + l.
+    place = torch.nn.functional.pad(order, (0, pad)).view(blocks, length).t().reshape(-1)
+    centred = x if loc is None else x - loc
+    grid = centred.index_select(-1, place).view(-1, length, blocks)
+    total: Tensor | None = None
+    for number, sweep in enumerate(sweeps):
+        coef = torch.nn.functional.pad(sweep.coef, (0, 0, 0, pad)).view(blocks, length, 4).permute(2, 1, 0)
+        if sweep.down:
+            coef, grid = coef.flip(1, 2), grid.flip(1, 2)
+        p, q, c, e = coef.contiguous()
+        out = _scan_grid(c, e * grid).mul_(q)
+        grid = torch.addcmul(out, p, grid, out=out)
+        if sweep.down:
+            grid = grid.flip(1, 2)
+        if number == 0 and squares:
+            total = grid.square().sum((1, 2), dtype=torch.float64)
+    if not keep:
+        return None, total
+    rank = torch.empty_like(place[:size])
+    valid = torch.arange(blocks * length, device=x.device).view(blocks, length).t().reshape(-1) < size
+    rank[place[valid]] = valid.nonzero().squeeze(1)
+    return grid.flatten(1).index_select(-1, rank), total
+
+
+def factorise(diag: Tensor, weight: Tensor, phi: Tensor, q: Tensor) -> dict[str, Tensor]:
+    """The factorisation of sorted float64 vectors (D,): P, C, S, G, gam, N, f (see `remix.laplace.factor`).
+
+    (P, C) up to scale is a product of non-negative 2 x 2 matrices, so block products keep every digit.
+    """
+    size = diag.shape[0]
+    length, blocks = _grid(size)
+    w2 = weight.square()
+    # Step k takes (P_k, C_k) to (P_{k+1}, C_{k+1}); the last one is never used.
+    phi2, noise = (torch.cat([v[1:], v.new_zeros(1)]) for v in (phi.square(), q))
+    entries = (phi2 * diag + noise * (diag + w2), noise * diag, phi2 * w2, phi2 * diag)
+    m = torch.stack([_to_grid(v, length, blocks) for v in entries])
+    start = _block_starts(m, blocks)
+    P, C = (torch.empty(length, blocks, dtype=diag.dtype, device=diag.device) for _ in range(2))
+    P[0], C[0] = start
+    for k in range(length - 1):
+        p = m[0, k] * P[k] + m[1, k] * C[k]
+        c = m[2, k] * P[k] + m[3, k] * C[k]
+        total = p + c
+        P[k + 1], C[k + 1] = p / total, c / total
+    P, C = _from_grid(P, size), _from_grid(C, size)
+    S = diag + w2 * P
+    G = weight * P / S
+    gam = diag / S
+    backward = (gam.square() * phi2).flip(0), (w2 / S).flip(0)
+    # N_k = (gam_k phi_{k+1})^2 N_{k+1} + w_k^2 / S_k, so the state arriving at k, times phi_{k+1}^2, is f_k.
+    following = scan(*backward).flip(0)
+    f = phi2 * following
+    N = gam.square() * f + w2 / S
+    return {"P": P, "C": C, "S": S, "G": G, "gam": gam, "N": N, "f": f}
+
+
+def _block_starts(m: Tensor, blocks: int) -> Tensor:
+    """(P, C) at the first position of every block, (2, n), from the step matrices m (4, L, n)."""
+    a, b, c, d = (torch.full_like(m[0, 0], value) for value in (1.0, 0.0, 0.0, 1.0))
+    for k in range(m.shape[1]):
+        a, b, c, d = (
+            m[0, k] * a + m[1, k] * c,
+            m[0, k] * b + m[1, k] * d,
+            m[2, k] * a + m[3, k] * c,
+            m[2, k] * b + m[3, k] * d,
+        )
+        scale = torch.maximum(torch.maximum(a, b), torch.maximum(c, d)).clamp_min(torch.finfo(a.dtype).tiny)
+        a, b, c, d = a / scale, b / scale, c / scale, d / scale
+    state, starts = (1.0, 0.0), []
+    for am, bm, cm, dm in torch.stack([a, b, c, d], 1).tolist():
+        starts.append(state)
+        p, q = am * state[0] + bm * state[1], cm * state[0] + dm * state[1]
+        state = (p / (p + q), q / (p + q)) if p + q > 0 else (1.0, 0.0)
+    return torch.tensor(starts, dtype=m.dtype, device=m.device).t()

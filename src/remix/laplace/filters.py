@@ -1,0 +1,67 @@
+"""The four sweeps into which every operation on rows is taken apart.
+
+With Sigma = L L' (L lower triangular in sorted order), ``whiten`` is L^-1, ``unwhiten`` is L; their transposes run
+downwards. Each is an affine filter along the sorted positions,
+
+    out_k = p_k in_k + q_k state,    state <- c_k state + e_k in_k,
+
+with coefficients (p, q, c, e) that do not depend on the data (laplace.md, "Factorisation, likelihood, sampling").
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+__all__ = ["SWEEPS", "TRANSPOSE", "Sweep", "states", "sweep_table"]
+
+
+class Sweep(NamedTuple):
+    """One filter: coefficients (D, 4) in the dtype of the data, and its direction."""
+
+    coef: Tensor
+    down: bool
+
+
+WHITEN, WHITEN_T, UNWHITEN, UNWHITEN_T = range(4)
+DOWN = (False, True, False, True)
+
+# Which sweeps, one after the other, make an operation; and the operation that is its transpose.
+SWEEPS: dict[str, tuple[int, ...]] = {
+    "whiten": (WHITEN,),
+    "whiten_t": (WHITEN_T,),
+    "unwhiten": (UNWHITEN,),
+    "unwhiten_t": (UNWHITEN_T,),
+    "solve": (WHITEN, WHITEN_T),
+    "matvec": (UNWHITEN_T, UNWHITEN),
+}
+TRANSPOSE = {
+    "whiten": "whiten_t",
+    "whiten_t": "whiten",
+    "unwhiten": "unwhiten_t",
+    "unwhiten_t": "unwhiten",
+    "solve": "solve",
+    "matvec": "matvec",
+}
+
+
+def sweep_table(weight: Tensor, phi: Tensor, S: Tensor, G: Tensor, gam: Tensor) -> Tensor:
+    """Coefficients of the four sweeps, (4, D, 4), from the sorted float64 factor."""
+    following = torch.cat([phi[1:], phi.new_zeros(1)])
+    root = S.sqrt()
+    inverse = 1 / root
+    rows = (
+        (inverse, -inverse * weight, following * gam, following * G),
+        (inverse, -G, phi * gam, phi * weight * inverse),
+        (root, weight, following, following * G * root),
+        (root, root * G, phi, phi * weight),
+    )
+    return torch.stack([torch.stack(row, -1) for row in rows])
+
+
+def states(sweep: Sweep) -> Sweep:
+    """The filter whose output is the state that arrives at each position in ``sweep``."""
+    c, e = sweep.coef[:, 2], sweep.coef[:, 3]
+    return Sweep(torch.stack([torch.zeros_like(c), torch.ones_like(c), c, e], -1), sweep.down)

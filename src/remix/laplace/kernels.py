@@ -1,0 +1,151 @@
+"""Which code runs: the native library, the torch path, or the sequential reference.
+
+The native library serves tensors on the CPU when it was built, loads, and passes a self-test; everything else is
+served by the torch path. ``REMIX_KERNELS=native|torch|reference`` in the environment, or `use`, decides otherwise.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from remix.laplace import blocked, reference
+from remix.laplace.filters import Sweep, sweep_table
+from remix.laplace.native_library import NativeLibrary, find_library
+
+__all__ = ["PATHS", "KernelStatus", "factorise", "filter_rows", "native", "status", "use"]
+
+PATHS = ("native", "torch", "reference")
+_forced: list[str] = []
+
+
+@dataclass(frozen=True)
+class KernelStatus:
+    """The path in use for CPU tensors, and why."""
+
+    path: str
+    reason: str
+    isa: str | None = None
+    library: str | None = None
+
+
+@contextmanager
+def use(path: str) -> Iterator[None]:
+    """Within the block, every operation takes this path: "native", "torch" or "reference"."""
+    _check(path)
+    if path == "native" and _load()[0] is None:
+        raise ValueError(f"path 'native' was asked for, but {_load()[1]}")
+    _forced.append(path)
+    try:
+        yield
+    finally:
+        _forced.pop()
+
+
+def status() -> KernelStatus:
+    """What `remix doctor` prints: the path that serves tensors on the CPU."""
+    path, reason = _path()
+    library = _load()[0] if path == "native" else None
+    return KernelStatus(path, reason, library and library.isa, library and str(library.path))
+
+
+def native() -> NativeLibrary | None:
+    """The native library if it is in use for CPU tensors, else None."""
+    return _load()[0] if _path()[0] == "native" else None
+
+
+def _check(path: str) -> None:
+    if path not in PATHS:
+        raise ValueError(f"unknown kernel path {path!r}: expected one of {', '.join(PATHS)}")
+
+
+def _path() -> tuple[str, str]:
+    if _forced:
+        return _forced[-1], "chosen by remix.laplace.kernels.use"
+    wish = os.environ.get("REMIX_KERNELS", "")
+    if wish:
+        _check(wish)
+        if wish != "native":
+            return wish, f"REMIX_KERNELS={wish} in the environment"
+    library, reason = _load()
+    return ("native" if library else "torch"), reason
+
+
+@cache
+def _load() -> tuple[NativeLibrary | None, str]:
+    """The library, or None and the reason why not. A library that fails gives one warning."""
+    path = find_library()
+    if path is None:
+        return None, "the native library was not built (no C++ compiler at installation?)"
+    try:
+        library = NativeLibrary(path)
+        problem = _self_test(library)
+    except (OSError, AttributeError) as error:
+        problem = str(error)
+    if problem:
+        warnings.warn(f"remix: the native kernels are not used: {problem}. The torch path serves.", stacklevel=2)
+        return None, problem
+    return library, f"built, loaded and self-tested ({library.isa})"
+
+
+def _self_test(library: NativeLibrary) -> str:
+    """Compares a small whole computation with the reference; returns what is wrong, or ''."""
+    size = 37
+    ramp = torch.arange(size, dtype=torch.float64)
+    diag, weight, coord = 0.5 + (ramp * 0.7).sin().square(), (ramp * 1.3).cos(), (ramp * 5) % 17 * 0.3
+    wanted = reference.kalman(diag, weight, coord)
+    got = library.factorise(*(wanted[name] for name in ("diag", "weight", "phi", "q")))
+    if not all(torch.allclose(got[name], wanted[name], rtol=1e-12, atol=1e-14) for name in got):
+        return "the factorisation failed its self-test"
+    table = sweep_table(*(wanted[name] for name in ("weight", "phi", "S", "G", "gam")))
+    x = torch.sin(torch.arange(19 * size, dtype=torch.float64)).view(19, size)
+    exact = torch.linalg.solve(reference.dense(diag, weight, coord), x.mT).mT
+    rank = torch.empty(size, dtype=torch.int32)
+    rank[wanted["order"]] = torch.arange(size, dtype=torch.int32)
+    for dtype, tolerance in ((torch.float64, 1e-10), (torch.float32, 1e-4)):
+        coef = table.to(dtype)
+        out, total = library.filter_rows(
+            x.to(dtype), None, rank, (Sweep(coef[0], False), Sweep(coef[1], True)), True, True
+        )
+        assert out is not None and total is not None
+        if not torch.allclose(out.double(), exact, rtol=tolerance, atol=tolerance):
+            return f"the row kernels failed their self-test in {dtype}"
+        if not torch.allclose(total, (x * exact).sum(1), rtol=tolerance, atol=tolerance):
+            return f"the quadratic form failed its self-test in {dtype}"
+    return ""
+
+
+def _path_for(tensor: Tensor) -> str:
+    path = _path()[0]
+    return "torch" if path == "native" and tensor.device.type != "cpu" else path
+
+
+def factorise(diag: Tensor, weight: Tensor, phi: Tensor, q: Tensor) -> dict[str, Tensor]:
+    """P, C, S, G, gam, N, f of sorted float64 vectors (D,), by the path in use."""
+    path = _path_for(diag)
+    if path == "native" and (library := native()):
+        return library.factorise(diag, weight, phi, q)
+    return (reference if path == "reference" else blocked).factorise(diag, weight, phi, q)
+
+
+def filter_rows(
+    x: Tensor,
+    loc: Tensor | None,
+    order: Tensor,
+    rank: Tensor,
+    sweeps: tuple[Sweep, ...],
+    squares: bool = False,
+    keep: bool = True,
+) -> tuple[Tensor | None, Tensor | None]:
+    """Sweeps over rows x (B, D), by the path in use; see `remix.laplace.blocked.filter_rows`."""
+    path = _path_for(x)
+    if path == "native" and (library := native()):
+        return library.filter_rows(x, loc, rank, sweeps, squares, keep)
+    return (reference if path == "reference" else blocked).filter_rows(x, loc, order, sweeps, squares, keep)

@@ -1,0 +1,15 @@
+// Declarations of the row kernels of every instruction set, for the C entry points.
+#pragma once
+#include <cstdint>
+
+#define REMIX_DECLARE_ROWS(isa)                                                                                       \
+  namespace remix::isa {                                                                                              \
+  template <class T>                                                                                                  \
+  void filter_rows(const T* x, int64_t stride, int64_t rows, int64_t size, const T* loc, const int32_t* rank,         \
+                   const T* first, bool first_down, const T* second, bool second_down, double* squares, T* out,       \
+                   int64_t out_stride, T* scratch, int threads);                                                      \
+  }
+
+REMIX_DECLARE_ROWS(generic)
+REMIX_DECLARE_ROWS(avx2)
+REMIX_DECLARE_ROWS(avx512)

@@ -1,0 +1,202 @@
+// Tiles: the layout in which every sweep runs. A tile holds one cache line of rows: tile[k * L + lane] is row `lane` at
+// sorted position k, L = 64 / sizeof(T). Loading scatters whole lines into sorted order through a register transpose,
+// so any order of the coordinates costs the same; storing gathers them back. Included once per instruction set.
+#if REMIX_VECTOR_BYTES >= 32
+#include <immintrin.h>
+#endif
+
+namespace remix {
+namespace REMIX_ISA {
+
+// A cache line as registers of the instruction set: arithmetic on whole lines that compiles to straight-line code
+// (vector types wider than the registers go through the stack).
+template <class T>
+struct Line {
+  typedef T vec __attribute__((vector_size(REMIX_VECTOR_BYTES), may_alias));
+  static constexpr int parts = 64 / REMIX_VECTOR_BYTES;
+  vec part[parts];
+
+  static REMIX_INLINE Line zero() {
+    Line line;
+    for (int i = 0; i < parts; ++i) line.part[i] = vec{};
+    return line;
+  }
+  static REMIX_INLINE Line load(const T* from) {
+    Line line;
+    for (int i = 0; i < parts; ++i) line.part[i] = reinterpret_cast<const vec*>(from)[i];
+    return line;
+  }
+  REMIX_INLINE void store(T* to) const {
+    for (int i = 0; i < parts; ++i) reinterpret_cast<vec*>(to)[i] = part[i];
+  }
+};
+
+// a x + b y and x y + z, lane by lane.
+template <class T>
+REMIX_INLINE Line<T> combine(T a, const Line<T>& x, T b, const Line<T>& y) {
+  Line<T> line;
+  for (int i = 0; i < Line<T>::parts; ++i) line.part[i] = a * x.part[i] + b * y.part[i];
+  return line;
+}
+template <class T>
+REMIX_INLINE Line<T> multiply_add(const Line<T>& x, const Line<T>& y, const Line<T>& z) {
+  Line<T> line;
+  for (int i = 0; i < Line<T>::parts; ++i) line.part[i] = x.part[i] * y.part[i] + z.part[i];
+  return line;
+}
+
+template <class T>
+constexpr int lanes() {
+  return 64 / sizeof(T);
+}
+
+#if REMIX_VECTOR_BYTES >= 32
+// Transposes 8 rows of 8 floats: column j of `from` becomes the 8 floats at to + j * stride.
+REMIX_INLINE void transpose8(const __m256 (&r)[8], __m256 (&c)[8]) {
+  __m256 t0 = _mm256_unpacklo_ps(r[0], r[1]), t1 = _mm256_unpackhi_ps(r[0], r[1]);
+  __m256 t2 = _mm256_unpacklo_ps(r[2], r[3]), t3 = _mm256_unpackhi_ps(r[2], r[3]);
+  __m256 t4 = _mm256_unpacklo_ps(r[4], r[5]), t5 = _mm256_unpackhi_ps(r[4], r[5]);
+  __m256 t6 = _mm256_unpacklo_ps(r[6], r[7]), t7 = _mm256_unpackhi_ps(r[6], r[7]);
+  __m256 u0 = _mm256_shuffle_ps(t0, t2, 0x44), u1 = _mm256_shuffle_ps(t0, t2, 0xee);
+  __m256 u2 = _mm256_shuffle_ps(t1, t3, 0x44), u3 = _mm256_shuffle_ps(t1, t3, 0xee);
+  __m256 u4 = _mm256_shuffle_ps(t4, t6, 0x44), u5 = _mm256_shuffle_ps(t4, t6, 0xee);
+  __m256 u6 = _mm256_shuffle_ps(t5, t7, 0x44), u7 = _mm256_shuffle_ps(t5, t7, 0xee);
+  c[0] = _mm256_permute2f128_ps(u0, u4, 0x20), c[1] = _mm256_permute2f128_ps(u1, u5, 0x20);
+  c[2] = _mm256_permute2f128_ps(u2, u6, 0x20), c[3] = _mm256_permute2f128_ps(u3, u7, 0x20);
+  c[4] = _mm256_permute2f128_ps(u0, u4, 0x31), c[5] = _mm256_permute2f128_ps(u1, u5, 0x31);
+  c[6] = _mm256_permute2f128_ps(u2, u6, 0x31), c[7] = _mm256_permute2f128_ps(u3, u7, 0x31);
+}
+
+// from: 16 row pointers at column i. Writes column i + j, minus centre[j], as the line to[j].
+REMIX_INLINE void load_block(const float* const* from, int64_t i, const float* centre, float* const* to) {
+  for (int left = 0; left < 16; left += 8) {
+    for (int top = 0; top < 16; top += 8) {
+      __m256 r[8], c[8];
+      const __m256 mean = _mm256_loadu_ps(centre + left);
+      for (int b = 0; b < 8; ++b) r[b] = _mm256_sub_ps(_mm256_loadu_ps(from[top + b] + i + left), mean);
+      transpose8(r, c);
+      for (int j = 0; j < 8; ++j) _mm256_store_ps(to[left + j] + top, c[j]);
+    }
+  }
+}
+
+// The inverse: lines from[j] become columns i + j of the first `rows` rows. `stream` writes past the caches.
+REMIX_INLINE void store_block(const float* const* from, float* const* to, int64_t i, int rows, bool stream) {
+  for (int top = 0; top < rows; top += 8) {
+    __m256 a[8], b[8], r[8];
+    for (int j = 0; j < 8; ++j) r[j] = _mm256_load_ps(from[j] + top);
+    transpose8(r, a);
+    for (int j = 0; j < 8; ++j) r[j] = _mm256_load_ps(from[8 + j] + top);
+    transpose8(r, b);
+    const int n = rows - top < 8 ? rows - top : 8;
+    for (int row = 0; row < n; ++row) {
+      float* target = to[top + row] + i;
+      if (stream) {
+        _mm256_stream_ps(target, a[row]), _mm256_stream_ps(target + 8, b[row]);
+      } else {
+        _mm256_storeu_ps(target, a[row]), _mm256_storeu_ps(target + 8, b[row]);
+      }
+    }
+  }
+}
+
+REMIX_INLINE void transpose4(const __m256d (&r)[4], __m256d (&c)[4]) {
+  __m256d t0 = _mm256_unpacklo_pd(r[0], r[1]), t1 = _mm256_unpackhi_pd(r[0], r[1]);
+  __m256d t2 = _mm256_unpacklo_pd(r[2], r[3]), t3 = _mm256_unpackhi_pd(r[2], r[3]);
+  c[0] = _mm256_permute2f128_pd(t0, t2, 0x20), c[1] = _mm256_permute2f128_pd(t1, t3, 0x20);
+  c[2] = _mm256_permute2f128_pd(t0, t2, 0x31), c[3] = _mm256_permute2f128_pd(t1, t3, 0x31);
+}
+
+REMIX_INLINE void load_block(const double* const* from, int64_t i, const double* centre, double* const* to) {
+  for (int left = 0; left < 8; left += 4) {
+    for (int top = 0; top < 8; top += 4) {
+      __m256d r[4], c[4];
+      const __m256d mean = _mm256_loadu_pd(centre + left);
+      for (int b = 0; b < 4; ++b) r[b] = _mm256_sub_pd(_mm256_loadu_pd(from[top + b] + i + left), mean);
+      transpose4(r, c);
+      for (int j = 0; j < 4; ++j) _mm256_store_pd(to[left + j] + top, c[j]);
+    }
+  }
+}
+
+REMIX_INLINE void store_block(const double* const* from, double* const* to, int64_t i, int rows, bool stream) {
+  for (int left = 0; left < 8; left += 4) {
+    for (int top = 0; top < rows; top += 4) {
+      __m256d r[4], c[4];
+      for (int j = 0; j < 4; ++j) r[j] = _mm256_load_pd(from[left + j] + top);
+      transpose4(r, c);
+      const int n = rows - top < 4 ? rows - top : 4;
+      for (int row = 0; row < n; ++row) {
+        double* target = to[top + row] + i + left;
+        stream ? _mm256_stream_pd(target, c[row]) : _mm256_storeu_pd(target, c[row]);
+      }
+    }
+  }
+}
+
+REMIX_INLINE void fence() { _mm_sfence(); }
+#else
+template <class T>
+REMIX_INLINE void load_block(const T* const* from, int64_t i, const T* centre, T* const* to) {
+  constexpr int L = lanes<T>();
+  for (int j = 0; j < L; ++j)
+    for (int b = 0; b < L; ++b) to[j][b] = from[b][i + j] - centre[j];
+}
+
+template <class T>
+REMIX_INLINE void store_block(const T* const* from, T* const* to, int64_t i, int rows, bool) {
+  constexpr int L = lanes<T>();
+  for (int b = 0; b < rows; ++b)
+    for (int j = 0; j < L; ++j) to[b][i + j] = from[j][b];
+}
+
+REMIX_INLINE void fence() {}
+#endif
+
+// Scatters `rows` (1..L) rows of x, minus loc where given, into the tile; unused lanes become copies of the last row.
+template <class T>
+void load_tile(const T* x, int64_t stride, int rows, const T* loc, const int32_t* rank, int64_t size, T* tile) {
+  constexpr int L = lanes<T>();
+  constexpr int ahead = 64 / sizeof(T) * 8;
+  const T* from[L];
+  for (int b = 0; b < L; ++b) from[b] = x + (b < rows ? b : rows - 1) * stride;
+  const T zeros[L] = {};
+  int64_t i = 0;
+  for (; i + L <= size; i += L) {
+    T* to[L];
+    for (int j = 0; j < L; ++j) to[j] = tile + static_cast<int64_t>(rank[i + j]) * L;
+    if (i + 2 * L <= size)
+      for (int j = 0; j < L; ++j) __builtin_prefetch(tile + static_cast<int64_t>(rank[i + L + j]) * L, 1);
+    for (int b = 0; b < rows; ++b) __builtin_prefetch(from[b] + i + ahead);
+    load_block(from, i, loc ? loc + i : zeros, to);
+  }
+  for (; i < size; ++i)
+    for (int b = 0; b < L; ++b) tile[static_cast<int64_t>(rank[i]) * L + b] = from[b][i] - (loc ? loc[i] : T(0));
+}
+
+// Gathers the tile back into rows of `out`.
+template <class T>
+void store_tile(const T* tile, const int32_t* rank, int64_t size, T* out, int64_t stride, int rows, bool stream) {
+  constexpr int L = lanes<T>();
+  T* to[L];
+  bool aligned = true;
+  for (int b = 0; b < L; ++b) {
+    to[b] = out + (b < rows ? b : rows - 1) * stride;
+    aligned = aligned && reinterpret_cast<uintptr_t>(to[b]) % 32 == 0;
+  }
+  stream = stream && aligned;
+  int64_t i = 0;
+  for (; i + L <= size; i += L) {
+    const T* from[L];
+    for (int j = 0; j < L; ++j) from[j] = tile + static_cast<int64_t>(rank[i + j]) * L;
+    if (i + 3 * L <= size)
+      for (int j = 0; j < L; ++j) __builtin_prefetch(tile + static_cast<int64_t>(rank[i + 2 * L + j]) * L);
+    store_block(from, to, i, rows, stream);
+  }
+  for (; i < size; ++i)
+    for (int b = 0; b < rows; ++b) to[b][i] = tile[static_cast<int64_t>(rank[i]) * L + b];
+  if (stream) fence();
+}
+
+}  // namespace REMIX_ISA
+}  // namespace remix

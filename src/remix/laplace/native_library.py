@@ -1,0 +1,79 @@
+"""The native path: C++ kernels behind a C ABI, loaded with ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_int, c_int64, c_void_p
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from remix.laplace.filters import Sweep
+
+__all__ = ["ABI", "NativeLibrary", "find_library"]
+
+ABI = 1
+ISA_NAMES = ("generic", "avx2", "avx512")
+
+
+def find_library() -> Path | None:
+    """The compiled library beside this file, or None if it was not built."""
+    return next(iter(sorted(Path(__file__).parent.glob("_native*.so"))), None)
+
+
+def _pointer(tensor: Tensor | None) -> c_void_p:
+    return c_void_p(None if tensor is None else tensor.data_ptr())
+
+
+class NativeLibrary:
+    """Typed calls into the library. Tensors must be on the CPU; shapes are the caller's duty.
+
+    Raises ``OSError`` if the file cannot be loaded or is of another version.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.handle = ctypes.CDLL(str(path))
+        try:
+            abi = self.handle.remix_abi()
+        except AttributeError as error:
+            raise OSError(f"{path.name} is not a REMIX kernel library") from error
+        if abi != ABI:
+            raise OSError(f"{path.name} has ABI {abi}, this version of remix needs {ABI}: reinstall it")
+        self.isa = ISA_NAMES[self.handle.remix_isa()]
+        argtypes = [c_void_p, c_int64, c_int64, c_int64, c_void_p, c_void_p, c_void_p, c_int, c_void_p, c_int]
+        argtypes += [c_void_p, c_void_p, c_int64, c_int]
+        self._filter = {torch.float32: self.handle.remix_filter_float, torch.float64: self.handle.remix_filter_double}
+        for function in self._filter.values():
+            function.argtypes, function.restype = argtypes, c_int
+        self.handle.remix_factorise.argtypes = [c_int64] + [c_void_p] * 11
+        self.handle.remix_factorise.restype = None
+
+    def filter_rows(
+        self, x: Tensor, loc: Tensor | None, rank: Tensor, sweeps: tuple[Sweep, ...], squares: bool, keep: bool
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """As `remix.laplace.blocked.filter_rows`, with ``rank`` (D,) int32: coordinate -> sorted position."""
+        if x.stride(-1) != 1:
+            x = x.contiguous()
+        rows, size = x.shape
+        total = torch.empty(rows, dtype=torch.float64) if squares else None
+        out = torch.empty(rows, size, dtype=x.dtype) if keep else None
+        if rows == 0:
+            return out, total
+        first, second = sweeps[0], sweeps[1] if len(sweeps) > 1 else None
+        failed = self._filter[x.dtype](
+            _pointer(x), x.stride(0), rows, size, _pointer(loc), _pointer(rank),
+            _pointer(first.coef), first.down, _pointer(second.coef if second else None), bool(second and second.down),
+            _pointer(total), _pointer(out), size, torch.get_num_threads(),
+        )  # fmt: skip
+        if failed:
+            raise MemoryError(f"no memory for the scratch tiles of {rows} x {size} rows")
+        return out, total
+
+    def factorise(self, diag: Tensor, weight: Tensor, phi: Tensor, q: Tensor) -> dict[str, Tensor]:
+        """As `remix.laplace.blocked.factorise`."""
+        out = {name: torch.empty_like(diag) for name in ("P", "C", "S", "G", "gam", "N", "f")}
+        inputs = [v.contiguous() for v in (diag, weight, phi, q)]
+        self.handle.remix_factorise(diag.shape[0], *map(_pointer, inputs), *map(_pointer, out.values()))
+        return out
