@@ -15,7 +15,14 @@ native = Extension(
     depends=sorted(glob(f"{FOLDER}/*.h")),
     include_dirs=[FOLDER],
     language="c++",
-    extra_compile_args=["-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-fvisibility=hidden", "-Wno-psabi"],
+    extra_compile_args=[
+        "-std=c++17",
+        "-O3",
+        "-fno-math-errno",
+        "-fno-trapping-math",
+        "-fvisibility=hidden",
+        "-Wno-psabi",
+    ],
     extra_link_args=["-pthread"],
     optional=True,
 )

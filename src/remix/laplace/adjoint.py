@@ -1,0 +1,200 @@
+"""Closed-form gradients of every operation in the parameters (diag, weight, coord).
+
+Sums over rows are gathered per sorted position; the recursion of the factorisation is then run backwards once
+(`factor_adjoint`). Everything is float64 and (D,) unless said otherwise; results are in the order of the coordinates.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from remix.laplace import kernels
+from remix.laplace.blocked import scan
+from remix.laplace.factor import Factor, sweeps_of
+from remix.laplace.filters import UNWHITEN, UNWHITEN_T, WHITEN, WHITEN_T, Sweep, states
+
+__all__ = ["filter_adjoint", "inverse_diagonal_adjoint", "logdet_adjoint", "nll_adjoint"]
+
+Gradients = tuple[Tensor, Tensor, Tensor]
+
+
+def _in_order(factor: Factor, diag: Tensor, weight: Tensor, gap: Tensor) -> Gradients:
+    """Sorted gradients in (d, w, gap) -> gradients in (diag, weight, coord). The gap before the first is not one."""
+    gap = gap.clone()
+    gap[0] = 0
+    coord = gap - torch.cat([gap[1:], gap.new_zeros(1)])
+    return factor.unsort(diag), factor.unsort(weight), factor.unsort(coord)
+
+
+def _shift_down(v: Tensor) -> Tensor:
+    """v_k -> v_{k+1}, 0 at the end."""
+    return torch.cat([v[1:], v.new_zeros(1)])
+
+
+def _shift_up(v: Tensor) -> Tensor:
+    """v_k -> v_{k-1}, 0 at the start."""
+    return torch.cat([v.new_zeros(1), v[:-1]])
+
+
+def _column_sum(product: Tensor) -> Tensor:
+    return product.sum(0, dtype=torch.float64)
+
+
+def factor_adjoint(factor: Factor, S_bar: Tensor, G_bar: Tensor, w_bar: Tensor, gap_bar: Tensor) -> Gradients:
+    """Pulls sorted cotangents of S, G and direct ones of weight and gap back to the parameters.
+
+    The prior variance P obeys P_{k+1} = 1 - phi_{k+1}^2 (1 - M_k), M = d P / S, with dM/dP = gam^2, dM/dd = G^2,
+    dM/dw = -2 gam P G; its cotangent runs downwards.
+    """
+    d, w, phi, P, C, S, G, gam = (
+        getattr(factor, name) for name in ("diag", "weight", "phi", "P", "C", "S", "G", "gam")
+    )
+    del d
+    phi2 = _shift_down(phi.square())
+    source = S_bar * w.square() + G_bar * w * gam / S
+    # P_bar_k = source_k + phi_{k+1}^2 gam_k^2 P_bar_{k+1}: an affine scan from the top, where `carried` arrives.
+    carried = scan((phi2 * gam.square()).flip(0), source.flip(0)).flip(0)
+    P_bar = source + phi2 * gam.square() * carried
+    from_next = phi2 * carried
+    diag_bar = S_bar - G_bar * G / S + from_next * G.square()
+    weight_bar = w_bar + 2 * S_bar * w * P + G_bar * P / S * (1 - 2 * w * G) - 2 * from_next * gam * P * G
+    return _in_order(factor, diag_bar, weight_bar, gap_bar + 2 * C * P_bar)
+
+
+def logdet_adjoint(factor: Factor) -> Gradients:
+    """Gradients of log det Sigma."""
+    P, C, S, G, gam, N, f = (getattr(factor, name) for name in ("P", "C", "S", "G", "gam", "N", "f"))
+    return _in_order(factor, 1 / S + G.square() * f, 2 * G * (1 - P * gam * f), 2 * C * N)
+
+
+def inverse_diagonal_adjoint(factor: Factor, cotangent: Tensor) -> Gradients:
+    """Pulls a cotangent (D,) of diag(Sigma^-1) = 1/S + G^2 f back to the parameters.
+
+    N_k = gam_k^2 f_k + w_k^2/S_k and f_k = phi_{k+1}^2 N_{k+1} run downwards, so their cotangents run upwards.
+    """
+    w, phi, S, G, gam, N, f = (getattr(factor, name) for name in ("weight", "phi", "S", "G", "gam", "N", "f"))
+    y_bar = cotangent.double()[factor.order]
+    phi2 = _shift_down(phi.square())
+    N_bar = scan(phi2 * gam.square(), phi2 * y_bar * G.square())
+    f_bar = y_bar * G.square() + gam.square() * N_bar
+    gam_bar = 2 * gam * f * N_bar
+    S_bar = -y_bar / S.square() - N_bar * w.square() / S.square() - gam_bar * gam / S
+    G_bar = 2 * y_bar * G * f
+    w_bar = 2 * N_bar * w / S
+    gap_bar = _shift_up(-2 * f_bar * f)
+    diag_bar, weight_bar, coord_bar = factor_adjoint(factor, S_bar, G_bar, w_bar, gap_bar)
+    return diag_bar + factor.unsort(gam_bar / S), weight_bar, coord_bar
+
+
+class _Rows:
+    """Row operations of one factor, in the order of the coordinates."""
+
+    def __init__(self, factor: Factor, dtype: torch.dtype):
+        self.factor, self.table = factor, factor.table(dtype)
+
+    def run(self, x: Tensor, *sweeps: Sweep) -> Tensor:
+        out = kernels.filter_rows(x, None, self.factor.order, self.factor.rank, sweeps)[0]
+        assert out is not None
+        return out
+
+    def apply(self, x: Tensor, *which: int) -> Tensor:
+        return self.run(x, *sweeps_of(self.table, *which))
+
+    def arriving(self, x: Tensor, which: int) -> Tensor:
+        """The state that arrives at each position in a sweep."""
+        return self.run(x, states(sweeps_of(self.table, which)[0]))
+
+    def vector(self, name: str) -> Tensor:
+        """A vector of the factor, per coordinate and in the dtype of the rows."""
+        return self.factor.unsort(getattr(self.factor, name)).to(self.table.dtype)
+
+    def sorted(self, per_coordinate: Tensor) -> Tensor:
+        return per_coordinate[self.factor.order]
+
+
+def nll_adjoint(x: Tensor, loc: Tensor, factor: Factor, row_weight: Tensor) -> tuple[Tensor, Gradients]:
+    """Gradients of sum_b t_b NLL_b: in x, (B, D), and in the parameters, for row weights t (B,)."""
+    rows = _Rows(factor, x.dtype)
+    centred = x - loc
+    h = rows.arriving(centred, WHITEN)
+    z = rows.apply(centred, WHITEN)
+    g = rows.apply(z, WHITEN_T)
+    s = rows.arriving(z, WHITEN_T)
+    rho = rows.vector("gam") * s + rows.vector("weight") * z * rows.vector("S").rsqrt()
+    zhat = h + rows.vector("P") * rho
+    lower = h - rows.vector("C") * rho
+    weighted = row_weight.unsqueeze(-1) * g
+    total = row_weight.sum(dtype=torch.float64)
+    diag, weight, _ = (total * v / 2 for v in logdet_adjoint(factor))
+    diag = diag - _column_sum(weighted * g) / 2
+    weight = weight - _column_sum(weighted * zhat)
+    gap = total * factor.C * factor.N + rows.sorted(_column_sum(row_weight.unsqueeze(-1) * rho * lower))
+    zeros = torch.zeros_like(gap)
+    return weighted, (diag, weight, _in_order(factor, zeros, zeros, gap)[2])
+
+
+def filter_adjoint(x: Tensor, y: Tensor, cotangent: Tensor, factor: Factor, mode: str) -> Gradients:
+    """Parameter gradients of <cotangent, y> for y = operation(x), all (B, D); see `filters.SWEEPS` for the modes."""
+    rows = _Rows(factor, x.dtype)
+    if mode == "matvec":
+        return _kernel_adjoint(rows, x, cotangent)
+    if mode == "solve":
+        # d(Sigma^-1 x) = -Sigma^-1 dSigma y
+        return _kernel_adjoint(rows, y, -rows.apply(cotangent, WHITEN, WHITEN_T))
+    if mode == "whiten":
+        return _whiten_adjoint(rows, x, cotangent)
+    if mode == "whiten_t":
+        return _whiten_adjoint(rows, cotangent, x)
+    if mode == "unwhiten":
+        return _unwhiten_adjoint(rows, x, cotangent)
+    return _unwhiten_adjoint(rows, cotangent, x)
+
+
+def _kernel_adjoint(rows: _Rows, x: Tensor, cotangent: Tensor) -> Gradients:
+    """<c, Sigma x>: one-sided kernel sums of w x and w c give every gradient."""
+    factor = rows.factor
+    phi = factor.phi.to(x.dtype)
+    zero, one, following = torch.zeros_like(phi), torch.ones_like(phi), _shift_down(phi)
+    below = Sweep(torch.stack([zero, one, following, following], -1), False)
+    above = Sweep(torch.stack([zero, one, phi, phi], -1), True)
+    w = rows.vector("weight")
+    wx, wc = w * x, w * cotangent
+    lower_x, upper_x = rows.run(wx, below), rows.run(wx, above)
+    lower_c, upper_c = rows.run(wc, below), rows.run(wc, above)
+    diag = _column_sum(cotangent * x)
+    weight = _column_sum(cotangent * (lower_x + wx + upper_x) + x * (lower_c + wc + upper_c))
+    coord = _column_sum(wc * (upper_x - lower_x) + wx * (upper_c - lower_c))
+    return diag, weight, coord
+
+
+def _whiten_adjoint(rows: _Rows, x: Tensor, cotangent: Tensor) -> Gradients:
+    """<c, L^-1 x>, by the reverse of v = x - w h, z = v/sqrt(S), h' = phi'(h + G v)."""
+    factor = rows.factor
+    h = rows.arriving(x, WHITEN)
+    z = rows.apply(x, WHITEN)
+    t = -rows.arriving(cotangent, WHITEN_T)
+    v_bar = rows.apply(cotangent, WHITEN_T)
+    v = z * rows.vector("S").sqrt()
+    S_bar = -rows.sorted(_column_sum(cotangent * z)) / (2 * factor.S)
+    w_bar = -rows.sorted(_column_sum(v_bar * h))
+    return _close(rows, S_bar, w_bar, t, h, v)
+
+
+def _unwhiten_adjoint(rows: _Rows, x: Tensor, cotangent: Tensor) -> Gradients:
+    """<c, L x>, by the reverse of v = sqrt(S) x, y = v + w h, h' = phi'(h + G v)."""
+    factor = rows.factor
+    h = rows.arriving(x, UNWHITEN)
+    t = rows.arriving(cotangent, UNWHITEN_T)
+    v_bar = cotangent + rows.vector("G") * t
+    v = x * rows.vector("S").sqrt()
+    S_bar = rows.sorted(_column_sum(v_bar * v)) / (2 * factor.S)
+    w_bar = rows.sorted(_column_sum(cotangent * h))
+    return _close(rows, S_bar, w_bar, t, h, v)
+
+
+def _close(rows: _Rows, S_bar: Tensor, w_bar: Tensor, t: Tensor, h: Tensor, v: Tensor) -> Gradients:
+    """Both reverses end alike: t_k = phi_{k+1} hbar_{k+1} multiplies h + G v in the gap and v in the gain."""
+    G_bar = rows.sorted(_column_sum(t * v))
+    gap_bar = _shift_up(-rows.sorted(_column_sum(t * (h + rows.vector("G") * v))))
+    return factor_adjoint(rows.factor, S_bar, G_bar, w_bar, gap_bar)

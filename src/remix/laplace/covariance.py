@@ -1,0 +1,229 @@
+"""The structured matrix Sigma = diag(d) + diag(w) K(a) diag(w), K_ij = exp(-|a_i - a_j|)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from remix.laplace import ops
+from remix.laplace.factor import Factor
+from remix.laplace.reference import dense
+from remix.laplace.validate import check_parameters, check_rows, checks_possible, compute_dtype, require_finite
+
+__all__ = ["LaplaceCovariance"]
+
+DENSE_LIMIT = 4096
+
+
+class LaplaceCovariance:
+    """A full D x D covariance in three vectors; every operation is linear in D after one sort.
+
+    Args:
+        diag: d, (..., D), positive.
+        weight: w, (..., D), any sign.
+        coord: a, (..., D), any real numbers; ties allowed. Leading shapes broadcast: a batch of covariances.
+        validate_args: check values (positive, finite) here and in every operation; default: as
+            ``torch.distributions`` does (on, unless ``Distribution.set_default_validate_args(False)``).
+
+    Rows are (..., D); their leading shape broadcasts with the batch shape of the parameters. float16 and bfloat16 rows
+    are computed and returned in float32. Gradients flow to the rows and to all three vectors. The gradient in ``coord``
+    has a kink where coordinates are equal: there the order of a stable sort decides which side is taken.
+
+    The factorisation is float64, made at first use and kept until a parameter is changed in place (changes that hide
+    from autograd's version counter, such as through ``.data``, are not seen).
+    """
+
+    def __init__(self, diag: Tensor, weight: Tensor, coord: Tensor, validate_args: bool | None = None):
+        self._validate = _default_validation() if validate_args is None else validate_args
+        check_parameters(diag, weight, coord, values=self._validate)
+        shape = torch.broadcast_shapes(diag.shape, weight.shape, coord.shape)
+        self.diag, self.weight, self.coord = (v if v.shape == shape else v.expand(shape) for v in (diag, weight, coord))
+        self._factors: tuple[tuple[int, ...], list[Factor]] | None = None
+
+    # --- shape ---
+
+    @property
+    def dim(self) -> int:
+        """D."""
+        return self.diag.shape[-1]
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """Leading shape of the parameters."""
+        return self.diag.shape[:-1]
+
+    @property
+    def shape(self) -> torch.Size:
+        """(..., D, D)."""
+        return self.diag.shape + (self.dim,)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """dtype of the parameters."""
+        return self.diag.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the parameters."""
+        return self.diag.device
+
+    def __repr__(self) -> str:
+        batch = f", batch_shape={tuple(self.batch_shape)}" if self.batch_shape else ""
+        return f"LaplaceCovariance(dim={self.dim}{batch}, dtype={self.dtype}, device={self.device})"
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The three vectors by name, detached: what to save. ``LaplaceCovariance(**tensors)`` gives it back."""
+        return {name: getattr(self, name).detach() for name in ("diag", "weight", "coord")}
+
+    def expand(self, batch_shape: torch.Size | tuple[int, ...]) -> LaplaceCovariance:
+        """The same covariance with a larger batch shape (no copy)."""
+        shape = torch.Size(batch_shape) + (self.dim,)
+        return LaplaceCovariance(*(v.expand(shape) for v in self._vectors), validate_args=False)
+
+    # --- factorisation ---
+
+    @property
+    def _vectors(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.diag, self.weight, self.coord
+
+    @property
+    def _flat(self) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """One (diag, weight, coord) per covariance of the batch."""
+        if not self.batch_shape:
+            return [self._vectors]
+        rows = [v.reshape(-1, self.dim).unbind(0) for v in self._vectors]
+        return list(zip(*rows, strict=True))
+
+    def _each(self) -> list[tuple[tuple[Tensor, Tensor, Tensor], Factor]]:
+        """Parameters and current factor of every covariance of the batch."""
+        versions = (self.diag._version, self.weight._version, self.coord._version)
+        if self._factors is None or self._factors[0] != versions:
+            factors = [Factor(*ops.factor_op(*(v.detach() for v in vectors))) for vectors in self._flat]
+            self._factors = (versions, factors)
+        return list(zip(self._flat, self._factors[1], strict=True))
+
+    @property
+    def factor(self) -> Factor:
+        """The factorisation of a single covariance (no batch shape)."""
+        if self.batch_shape:
+            raise ValueError(f"a batch of shape {tuple(self.batch_shape)} has many factors: index the parameters first")
+        return self._each()[0][1]
+
+    # --- operations on rows ---
+
+    def matvec(self, x: Tensor) -> Tensor:
+        """Sigma x for rows x (..., D)."""
+        return self._filter("x", x, "matvec")
+
+    def solve(self, x: Tensor) -> Tensor:
+        """Sigma^-1 x for rows x (..., D)."""
+        return self._filter("x", x, "solve")
+
+    def whiten(self, x: Tensor) -> Tensor:
+        """L^-1 x with Sigma = L L', L lower triangular in the sorted order of the coordinates: rows N(0, I)."""
+        return self._filter("x", x, "whiten")
+
+    def unwhiten(self, z: Tensor) -> Tensor:
+        """L z, the exact inverse of `whiten`: standard normal rows become draws from N(0, Sigma)."""
+        return self._filter("z", z, "unwhiten")
+
+    def _filter(self, name: str, x: Tensor, mode: str) -> Tensor:
+        rows = check_rows(name, x, self.dim, self.diag)
+        rows = rows.to(compute_dtype(rows.dtype))
+
+        def one(part: Tensor, vectors: tuple[Tensor, Tensor, Tensor], factor: Factor) -> Tensor:
+            table = factor.table(part.dtype)
+            return ops.filter_op(part, *vectors, factor.order, factor.rank, factor.vectors, table, mode)
+
+        out = self._over_batch(rows, one)
+        if self._validate and checks_possible(out) and not bool(torch.isfinite(out.detach().sum())):
+            require_finite(name, rows.detach())
+        return out
+
+    def _over_batch(
+        self, rows: Tensor, one: Callable[[Tensor, tuple[Tensor, Tensor, Tensor], Factor], Tensor]
+    ) -> Tensor:
+        """Folds leading shapes to (B, D), runs ``one`` per covariance, and unfolds; ``one`` maps (B, D) -> (B, ...)."""
+        each = self._each()
+        if not self.batch_shape:
+            flat = one(rows.reshape(-1, self.dim), *each[0])
+            return flat.reshape(rows.shape[:-1] + flat.shape[1:])
+        try:
+            lead = torch.broadcast_shapes(rows.shape[:-1], self.batch_shape)
+        except RuntimeError as error:
+            raise ValueError(
+                f"rows of shape {tuple(rows.shape)} do not broadcast with parameters of batch shape "
+                f"{tuple(self.batch_shape)}"
+            ) from error
+        folded = rows.expand(lead + (self.dim,)).reshape(-1, len(each), self.dim)
+        results = torch.stack([one(folded[:, i], *pair) for i, pair in enumerate(each)], dim=1)
+        return results.reshape(lead + results.shape[2:])
+
+    def nll(self, x: Tensor, loc: Tensor) -> Tensor:
+        """-log N(x; loc, Sigma) of rows x (..., D), shape (...). loc: (D,), or (..., D) with the batch shape.
+
+        Fused: value and gradient in x take one pass where only x or loc needs a gradient.
+        """
+        rows = check_rows("x", x, self.dim, self.diag)
+        rows = rows.to(compute_dtype(rows.dtype))
+        locs = iter(loc.to(rows.dtype).expand(self.diag.shape).reshape(-1, self.dim).unbind(0))
+
+        def one(part: Tensor, vectors: tuple[Tensor, Tensor, Tensor], factor: Factor) -> Tensor:
+            centre, table = next(locs), factor.table(part.dtype)
+            in_rows = torch.is_grad_enabled() and (part.requires_grad or centre.requires_grad)
+            keep = in_rows and not any(v.requires_grad for v in vectors) and not torch.compiler.is_compiling()
+            tensors = (factor.order, factor.rank, factor.vectors, table)
+            return ops.nll_op(part, centre, *vectors, *tensors, keep)[0]
+
+        return self._over_batch(rows, one)
+
+    # --- functions of the parameters ---
+
+    def logdet(self) -> Tensor:
+        """log det Sigma, shape (...)."""
+        values = [ops.logdet_op(*v, f.order, f.rank, f.vectors) for v, f in self._each()]
+        return torch.stack(values).reshape(self.batch_shape)
+
+    def diagonal(self) -> Tensor:
+        """Marginal variances d + w^2, (..., D)."""
+        return self.diag + self.weight.square()
+
+    def inverse_diagonal(self) -> Tensor:
+        """diag(Sigma^-1), (..., D): one over the variance of each coordinate given all others."""
+        values = [ops.inverse_diagonal_op(*v, f.order, f.rank, f.vectors) for v, f in self._each()]
+        return torch.stack(values).reshape(self.diag.shape)
+
+    def rescale(self, variance: Tensor) -> LaplaceCovariance:
+        """The covariance with the same correlations and the given marginal variances (..., D), positive."""
+        target = check_rows("variance", variance, self.dim, self.diag)
+        if self._validate and checks_possible(target) and not bool((target > 0).all()):
+            raise ValueError("variance must be positive everywhere")
+        ratio = target / self.diagonal()
+        return LaplaceCovariance(ratio * self.diag, ratio.sqrt() * self.weight, self.coord, self._validate)
+
+    def inner(self, other: LaplaceCovariance) -> Tensor:
+        """Frobenius inner product <Sigma, Sigma'>, exact, in O(D log D)."""
+        from remix.laplace.inner import inner
+
+        return inner(self, other)
+
+    def to_dense(self, limit: int = DENSE_LIMIT) -> Tensor:
+        """The (..., D, D) matrix; refused above ``limit`` coordinates, where it is rarely what is wanted."""
+        if self.dim > limit:
+            count = math.prod(self.batch_shape) * self.dim**2 * self.diag.element_size()
+            raise ValueError(
+                f"a dense covariance of {self.dim} coordinates takes {count / 2**30:.3g} GiB, above the limit of "
+                f"{limit} coordinates: use matvec, solve, diagonal, or pass limit={self.dim} if you mean it"
+            )
+        if not self.batch_shape:
+            return dense(*self._vectors)
+        return torch.stack([dense(*v) for v in self._flat]).reshape(self.shape)
+
+
+def _default_validation() -> bool:
+    from torch.distributions import Distribution
+
+    return bool(Distribution._validate_args)

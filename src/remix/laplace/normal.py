@@ -1,0 +1,168 @@
+"""A multivariate normal with a Laplace covariance, as a `torch.distributions.Distribution`."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, constraints
+
+from remix.laplace.covariance import DENSE_LIMIT, LaplaceCovariance
+from remix.laplace.validate import check_rows, checks_possible, compute_dtype, require_finite
+
+if TYPE_CHECKING:
+    from remix.laplace.basis import Basis
+    from remix.laplace.fit.report import FitReport
+
+__all__ = ["LaplaceNormal"]
+
+
+class LaplaceNormal(Distribution):
+    """N(loc, Sigma) with Sigma a `LaplaceCovariance`: exact density, draws and gradients, linear in D.
+
+    Args:
+        loc: mean, (..., D).
+        covariance: Sigma; its batch shape broadcasts with that of ``loc``.
+        basis: optional orthonormal transform T (`remix.laplace.Dct2`): then T (x - loc) ~ N(0, Sigma), and the covariance
+            of x itself is T' Sigma T.
+        validate_args: as in ``torch.distributions``.
+    """
+
+    arg_constraints = {  # noqa: RUF012 (the signature of torch.distributions)
+        "loc": constraints.real_vector,
+        "diag": constraints.independent(constraints.positive, 1),
+        "weight": constraints.real_vector,
+        "coord": constraints.real_vector,
+    }
+    support = constraints.real_vector
+    has_rsample = True
+
+    def __init__(
+        self,
+        loc: Tensor,
+        covariance: LaplaceCovariance,
+        basis: Basis | None = None,
+        validate_args: bool | None = None,
+    ):
+        if not isinstance(covariance, LaplaceCovariance):
+            raise TypeError(f"covariance must be a LaplaceCovariance, got {type(covariance).__name__}")
+        check_rows("loc", loc, covariance.dim, covariance.diag)
+        try:
+            batch_shape = torch.broadcast_shapes(loc.shape[:-1], covariance.batch_shape)
+        except RuntimeError as error:
+            raise ValueError(
+                f"loc of shape {tuple(loc.shape)} does not broadcast with parameters of batch shape "
+                f"{tuple(covariance.batch_shape)}"
+            ) from error
+        if basis is not None and basis.dim != covariance.dim:
+            raise ValueError(f"basis is for {basis.dim} coordinates but the covariance has {covariance.dim}")
+        event_shape = torch.Size((covariance.dim,))
+        self.loc = loc.expand(batch_shape + event_shape)
+        self.covariance = covariance if covariance.batch_shape == batch_shape else covariance.expand(batch_shape)
+        self.basis = basis
+        self.report: FitReport | None = None
+        super().__init__(batch_shape, event_shape, validate_args=False)
+        self._validate_args = _validate(validate_args)
+        if self._validate_args and checks_possible(loc):
+            require_finite("loc", loc.detach())
+
+    # The parameters under the names of `arg_constraints`.
+    diag = property(lambda self: self.covariance.diag)
+    weight = property(lambda self: self.covariance.weight)
+    coord = property(lambda self: self.covariance.coord)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> LaplaceNormal:
+        """The same distribution with a larger batch shape; parameters are not copied."""
+        shape = torch.Size(batch_shape)
+        new = LaplaceNormal(
+            self.loc.expand(shape + self.event_shape), self.covariance.expand(shape), self.basis, validate_args=False
+        )
+        new._validate_args, new.report = self._validate_args, self.report
+        return new
+
+    # --- moments ---
+
+    @property
+    def mean(self) -> Tensor:
+        """loc."""
+        return self.loc
+
+    @property
+    def mode(self) -> Tensor:
+        """loc."""
+        return self.loc
+
+    @property
+    def variance(self) -> Tensor:
+        """Marginal variances, (..., D)."""
+        if self.basis is None:
+            return self.covariance.diagonal()
+        return self.basis.variance(self.covariance)
+
+    @property
+    def covariance_matrix(self) -> Tensor:
+        """Dense covariance (..., D, D), for small D (at most 4,096; see `LaplaceCovariance.to_dense`)."""
+        dense = self.covariance.to_dense(DENSE_LIMIT)
+        if self.basis is None:
+            return dense
+        # T' Sigma T: the inverse transform of rows, then of columns.
+        return self.basis.inverse(self.basis.inverse(dense).mT)
+
+    @property
+    def precision_matrix(self) -> Tensor:
+        """Dense inverse covariance (..., D, D), for small D."""
+        eye = torch.eye(self.covariance.dim, dtype=self.loc.dtype, device=self.loc.device)
+        if self.covariance.dim > DENSE_LIMIT:
+            self.covariance.to_dense(DENSE_LIMIT)
+        rows = eye if self.basis is None else self.basis.forward(eye)
+        lead = (self.covariance.dim,) + (1,) * len(self.batch_shape) + (self.covariance.dim,)
+        solved = self.covariance.solve(rows.reshape(lead)).movedim(0, -2)
+        return solved if self.basis is None else self.basis.inverse(solved)
+
+    # --- density and draws ---
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """log N(value; loc, Sigma) of rows (..., D), shape (...)."""
+        rows = check_rows("value", value, self.covariance.dim, self.loc)
+        if self.basis is None:
+            nll = self.covariance.nll(rows, self.loc)
+        else:
+            rows = rows.to(compute_dtype(rows.dtype))
+            nll = self.covariance.nll(self.basis.forward(rows - self.loc), torch.zeros_like(self.loc))
+        # A row that is not finite cannot have a finite likelihood: looking at B numbers is enough to look at B x D.
+        if self._validate_args and checks_possible(nll) and not bool(torch.isfinite(nll.detach()).all()):
+            require_finite("value", rows.detach())
+        return -nll
+
+    def rsample(self, sample_shape: Any = (), generator: torch.Generator | None = None) -> Tensor:
+        """Draws, differentiable in loc and in the covariance; ``generator`` makes them repeatable."""
+        shape = torch.Size(sample_shape) + self.batch_shape + self.event_shape
+        dtype = compute_dtype(self.loc.dtype)
+        noise = torch.randn(shape, generator=generator, dtype=dtype, device=self.loc.device)
+        draw = self.covariance.unwhiten(noise)
+        if self.basis is not None:
+            draw = self.basis.inverse(draw)
+        return draw + self.loc
+
+    def sample(self, sample_shape: Any = (), generator: torch.Generator | None = None) -> Tensor:
+        """Draws without gradients."""
+        with torch.no_grad():
+            return self.rsample(sample_shape, generator)
+
+    def entropy(self) -> Tensor:
+        """Differential entropy in nats, shape (...)."""
+        return 0.5 * (self.covariance.logdet() + self.covariance.dim * (1 + math.log(2 * math.pi)))
+
+    def __repr__(self) -> str:
+        basis = "" if self.basis is None else f", basis={self.basis}"
+        batch = f", batch_shape={tuple(self.batch_shape)}" if self.batch_shape else ""
+        return f"LaplaceNormal(dim={self.covariance.dim}{batch}, dtype={self.loc.dtype}{basis})"
+
+    def __str__(self) -> str:
+        return repr(self) if self.report is None else f"{self!r}\n{self.report}"
+
+
+def _validate(validate_args: bool | None) -> bool:
+    return bool(Distribution._validate_args) if validate_args is None else validate_args

@@ -1,0 +1,260 @@
+"""Custom operators: opaque to torch.compile, differentiable in closed form, batched by vmap over rows.
+
+Each takes the parameters (for their gradients only) and the tensors of their `Factor` (for the work). One parameter
+set (D,), rows x (B, D); leading batch shapes are folded by `LaplaceCovariance`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from remix.laplace import adjoint, kernels
+from remix.laplace.factor import Factor, factorise, sweeps_of
+from remix.laplace.filters import SWEEPS, TRANSPOSE, WHITEN, WHITEN_T
+
+__all__ = ["factor_op", "filter_op", "inverse_diagonal_op", "logdet_op", "nll_op"]
+
+LOG_2PI = math.log(2 * math.pi)
+
+
+@torch.library.custom_op("remix::laplace_factor", mutates_args=())
+def factor_op(diag: Tensor, weight: Tensor, coord: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(order, rank, vectors) of a `Factor`. Not differentiable: the other operators carry the gradients."""
+    return factorise(diag, weight, coord)
+
+
+@factor_op.register_fake
+def _(diag: Tensor, weight: Tensor, coord: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    size = diag.shape[0]
+    return (
+        diag.new_empty(size, dtype=torch.int64),
+        diag.new_empty(size, dtype=torch.int32),
+        diag.new_empty(10, size, dtype=torch.float64),
+    )
+
+
+# --- linear operations on rows -------------------------------------------------------------------------------------
+
+
+@torch.library.custom_op("remix::laplace_filter", mutates_args=())
+def filter_op(
+    x: Tensor, diag: Tensor, weight: Tensor, coord: Tensor,
+    order: Tensor, rank: Tensor, vectors: Tensor, table: Tensor, mode: str,
+) -> Tensor:  # fmt: skip
+    """One of `filters.SWEEPS` applied to rows x (B, D)."""
+    out = kernels.filter_rows(x, None, order, rank, sweeps_of(table, *SWEEPS[mode]))[0]
+    assert out is not None
+    return out
+
+
+@filter_op.register_fake
+def _(x: Tensor, *rest: Any) -> Tensor:
+    return torch.empty(x.shape, dtype=x.dtype, device=x.device)
+
+
+@torch.library.custom_op("remix::laplace_filter_adjoint", mutates_args=())
+def filter_adjoint_op(
+    x: Tensor, y: Tensor, cotangent: Tensor,
+    order: Tensor, rank: Tensor, vectors: Tensor, table: Tensor, mode: str,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Parameter gradients of `filter_op`."""
+    factor = Factor(order, rank, vectors, {table.dtype: table})
+    return adjoint.filter_adjoint(x, y, cotangent, factor, mode)
+
+
+@filter_adjoint_op.register_fake
+def _(x: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+    return _three_like(x)
+
+
+def _three_like(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    first, second, third = (x.new_empty(x.shape[-1], dtype=torch.float64) for _ in range(3))
+    return first, second, third
+
+
+def _filter_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    *tensors, ctx.mode = inputs
+    ctx.save_for_backward(*tensors, output)
+
+
+def _filter_backward(ctx: Any, cotangent: Tensor) -> tuple[Any, ...]:
+    x, diag, weight, coord, *factor, y = ctx.saved_tensors
+    grads: list[Any] = [None] * 9
+    if ctx.needs_input_grad[0]:
+        grads[0] = filter_op(cotangent, diag, weight, coord, *factor, TRANSPOSE[ctx.mode])
+    if any(ctx.needs_input_grad[1:4]):
+        parameters = filter_adjoint_op(x, y, cotangent, *factor, ctx.mode)
+        grads[1:4] = [g.to(p.dtype) for g, p in zip(parameters, (diag, weight, coord), strict=True)]
+    return tuple(grads)
+
+
+filter_op.register_autograd(_filter_backward, setup_context=_filter_context)
+
+
+@filter_op.register_vmap
+def _(info: Any, in_dims: tuple[Any, ...], x: Tensor, *rest: Any) -> tuple[Tensor, int]:
+    _only_rows(in_dims)
+    x = x.movedim(in_dims[0], 0)
+    return filter_op(x.flatten(0, 1), *rest).unflatten(0, x.shape[:2]), 0
+
+
+def _only_rows(in_dims: tuple[Any, ...]) -> None:
+    if any(dim is not None for dim in in_dims[1:]):
+        raise ValueError("vmap over the parameters is not supported: give them a leading batch shape instead")
+
+
+# --- negative log-likelihood ----------------------------------------------------------------------------------------
+
+
+@torch.library.custom_op("remix::laplace_nll", mutates_args=())
+def nll_op(
+    x: Tensor, loc: Tensor, diag: Tensor, weight: Tensor, coord: Tensor,
+    order: Tensor, rank: Tensor, vectors: Tensor, table: Tensor, keep: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """(-log N(x; loc, Sigma) per row (B,), its gradient in x (B, D) if ``keep``, else empty)."""
+    sweeps = sweeps_of(table, WHITEN, WHITEN_T) if keep else sweeps_of(table, WHITEN)
+    g, squares = kernels.filter_rows(x, loc, order, rank, sweeps, squares=True, keep=keep)
+    assert squares is not None
+    logdet = vectors[5].log().sum()
+    nll = 0.5 * (squares + (logdet + x.shape[-1] * LOG_2PI))
+    return nll.to(x.dtype), x.new_empty(0) if g is None else g
+
+
+@nll_op.register_fake
+def _(x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    g = torch.empty(x.shape, dtype=x.dtype, device=x.device) if rest[-1] else x.new_empty(0)
+    return x.new_empty(x.shape[0]), g
+
+
+@torch.library.custom_op("remix::laplace_nll_adjoint", mutates_args=())
+def nll_adjoint_op(
+    x: Tensor, loc: Tensor, order: Tensor, rank: Tensor, vectors: Tensor, table: Tensor, row_weight: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of sum_b t_b NLL_b in x (B, D), diag, weight and coord (D,)."""
+    factor = Factor(order, rank, vectors, {table.dtype: table})
+    in_x, parameters = adjoint.nll_adjoint(x, loc, factor, row_weight)
+    return in_x, *parameters
+
+
+@nll_adjoint_op.register_fake
+def _(x: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return torch.empty(x.shape, dtype=x.dtype, device=x.device), *_three_like(x)
+
+
+def _nll_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    *tensors, keep = inputs
+    ctx.save_for_backward(*tensors)
+    # Handed over to the first backward pass, which may then scale it in place: saves one copy of x.
+    ctx.gradient = output[1].detach() if keep else None
+
+
+def _nll_backward(ctx: Any, row_weight: Tensor, _: Tensor) -> tuple[Any, ...]:
+    x, loc, diag, weight, coord, *factor = ctx.saved_tensors
+    grads: list[Any] = [None] * 10
+    gradient, ctx.gradient = ctx.gradient, None
+    if any(ctx.needs_input_grad[2:5]):
+        in_x, *parameters = nll_adjoint_op(x, loc, *factor, row_weight)
+        grads[2:5] = [g.to(p.dtype) for g, p in zip(parameters, (diag, weight, coord), strict=True)]
+        if torch.is_grad_enabled():
+            in_x = _scaled_solve(x, loc, diag, weight, coord, factor, row_weight)
+    elif gradient is None or torch.is_grad_enabled():
+        in_x = _scaled_solve(x, loc, diag, weight, coord, factor, row_weight)
+    else:
+        in_x = _scale_rows(gradient, row_weight)
+    if ctx.needs_input_grad[0]:
+        grads[0] = in_x
+    if ctx.needs_input_grad[1]:
+        grads[1] = -in_x.sum(0)
+    return tuple(grads)
+
+
+def _scaled_solve(
+    x: Tensor, loc: Tensor, diag: Tensor, weight: Tensor, coord: Tensor, factor: list[Tensor], row_weight: Tensor
+) -> Tensor:
+    return row_weight.unsqueeze(-1) * filter_op(x - loc, diag, weight, coord, *factor, "solve")
+
+
+def _scale_rows(gradient: Tensor, row_weight: Tensor) -> Tensor:
+    """t_b g_b, in place: the tensor is ours. Under tracing (tensor subclasses) as a plain product."""
+    if type(gradient) is not Tensor or type(row_weight) is not Tensor:
+        return row_weight.unsqueeze(-1) * gradient
+    if row_weight.device.type == "cpu" and bool((row_weight == 1).all()):
+        return gradient
+    return gradient.mul_(row_weight.unsqueeze(-1))
+
+
+nll_op.register_autograd(_nll_backward, setup_context=_nll_context)
+
+
+@nll_op.register_vmap
+def _(info: Any, in_dims: tuple[Any, ...], x: Tensor, *rest: Any) -> tuple[tuple[Tensor, Tensor], tuple[int, Any]]:
+    _only_rows(in_dims)
+    x = x.movedim(in_dims[0], 0)
+    nll, g = nll_op(x.flatten(0, 1), *rest)
+    batch = x.shape[:2]
+    return (nll.unflatten(0, batch), g.unflatten(0, batch) if rest[-1] else g), (0, 0 if rest[-1] else None)
+
+
+# --- functions of the parameters alone -----------------------------------------------------------------------------
+
+
+@torch.library.custom_op("remix::laplace_logdet", mutates_args=())
+def logdet_op(diag: Tensor, weight: Tensor, coord: Tensor, order: Tensor, rank: Tensor, vectors: Tensor) -> Tensor:
+    """log det Sigma, a scalar in the dtype of diag."""
+    return vectors[5].log().sum().to(diag.dtype)
+
+
+@logdet_op.register_fake
+def _(diag: Tensor, *rest: Any) -> Tensor:
+    return diag.new_empty(())
+
+
+@torch.library.custom_op("remix::laplace_inverse_diagonal", mutates_args=())
+def inverse_diagonal_op(
+    diag: Tensor, weight: Tensor, coord: Tensor, order: Tensor, rank: Tensor, vectors: Tensor
+) -> Tensor:
+    """diag(Sigma^-1), (D,), in the dtype of diag."""
+    S, G, f = vectors[5], vectors[6], vectors[9]
+    return (1 / S + G.square() * f)[rank.long()].to(diag.dtype)
+
+
+@inverse_diagonal_op.register_fake
+def _(diag: Tensor, *rest: Any) -> Tensor:
+    return torch.empty_like(diag)
+
+
+@torch.library.custom_op("remix::laplace_vector_adjoint", mutates_args=())
+def vector_adjoint_op(
+    cotangent: Tensor, order: Tensor, rank: Tensor, vectors: Tensor, of: str
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Parameter gradients of "logdet" (scalar cotangent) or "inverse_diagonal" (cotangent (D,))."""
+    factor = Factor(order, rank, vectors)
+    if of == "logdet":
+        diag, weight, coord = (cotangent.double() * g for g in adjoint.logdet_adjoint(factor))
+        return diag, weight, coord
+    return adjoint.inverse_diagonal_adjoint(factor, cotangent)
+
+
+@vector_adjoint_op.register_fake
+def _(cotangent: Tensor, order: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+    return _three_like(order)
+
+
+def _vector_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _vector_backward(ctx: Any, cotangent: Tensor, of: str) -> tuple[Any, ...]:
+    *parameters, order, rank, vectors = ctx.saved_tensors
+    grads = vector_adjoint_op(cotangent, order, rank, vectors, of)
+    return *(g.to(p.dtype) for g, p in zip(grads, parameters, strict=True)), None, None, None
+
+
+logdet_op.register_autograd(lambda ctx, t: _vector_backward(ctx, t, "logdet"), setup_context=_vector_context)
+inverse_diagonal_op.register_autograd(
+    lambda ctx, t: _vector_backward(ctx, t, "inverse_diagonal"), setup_context=_vector_context
+)

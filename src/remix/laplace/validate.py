@@ -1,0 +1,95 @@
+"""Checks of arguments, with errors that name the argument, its shape and what was expected."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["check_parameters", "check_rows", "checks_possible", "compute_dtype", "finite", "require_finite"]
+
+
+def compute_dtype(dtype: torch.dtype) -> torch.dtype:
+    """float16 and bfloat16 are computed in float32; float32 and float64 in themselves."""
+    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+
+
+def checks_possible(*tensors: Tensor) -> bool:
+    """Whether values may be looked at: not while compiling, nor inside a functorch transform."""
+    return not torch.compiler.is_compiling() and not any(torch._C._functorch.is_batchedtensor(t) for t in tensors)
+
+
+def describe(tensor: Tensor) -> str:
+    """Shape, dtype and device, for messages."""
+    return f"shape {tuple(tensor.shape)}, {tensor.dtype}, {tensor.device}"
+
+
+def require_float_vector(name: str, tensor: object) -> Tensor:
+    """A floating-point tensor of shape (..., D), D >= 1, or an error."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{name} must be a torch tensor of shape (..., D), got {type(tensor).__name__}")
+    if not tensor.is_floating_point():
+        raise ValueError(f"{name} must be floating point, got {describe(tensor)}: convert it with .float()")
+    if tensor.dim() == 0 or tensor.shape[-1] == 0:
+        raise ValueError(f"{name} must have shape (..., D) with D >= 1, got {describe(tensor)}")
+    return tensor
+
+
+def finite(tensor: Tensor) -> bool:
+    """Whether every value is finite, in one pass and without a mask."""
+    return bool(torch.isfinite(tensor.sum())) or bool(torch.isfinite(tensor).all())
+
+
+def require_finite(name: str, tensor: Tensor) -> None:
+    """Raises if a value is NaN or infinite, saying which."""
+    if not finite(tensor):
+        bad = ~torch.isfinite(tensor)
+        where = tuple(bad.nonzero()[0].tolist())
+        raise ValueError(
+            f"{name} ({describe(tensor)}) must be finite, but has {int(bad.sum())} NaN or infinite "
+            f"values, the first at index {where}"
+        )
+
+
+def require_alike(name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
+    """Same device and same computing dtype."""
+    if tensor.device != other.device:
+        raise ValueError(
+            f"{name} is on {tensor.device} but {other_name} is on {other.device}: move one of them with .to(device)"
+        )
+    if compute_dtype(tensor.dtype) != compute_dtype(other.dtype):
+        raise ValueError(
+            f"{name} is {tensor.dtype} but {other_name} is {other.dtype}: convert one of them with .to(dtype)"
+        )
+
+
+def check_parameters(diag: Tensor, weight: Tensor, coord: Tensor, values: bool) -> None:
+    """The three vectors of a covariance: floating point, last dimension equal, alike; if ``values``, d > 0, finite."""
+    for name, vector in (("diag", diag), ("weight", weight), ("coord", coord)):
+        require_float_vector(name, vector)
+        require_alike(name, vector, "diag", diag)
+        if vector.shape[-1] != diag.shape[-1]:
+            raise ValueError(f"{name} has {vector.shape[-1]} coordinates but diag has {diag.shape[-1]}")
+    try:
+        torch.broadcast_shapes(diag.shape, weight.shape, coord.shape)
+    except RuntimeError as error:
+        raise ValueError(
+            f"leading shapes of diag {tuple(diag.shape)}, weight {tuple(weight.shape)} and coord "
+            f"{tuple(coord.shape)} do not broadcast"
+        ) from error
+    if values and checks_possible(diag, weight, coord):
+        for name, vector in (("diag", diag), ("weight", weight), ("coord", coord)):
+            require_finite(name, vector)
+        if not bool((diag > 0).all()):
+            where = tuple((~(diag > 0)).nonzero()[0].tolist())
+            raise ValueError(
+                f"diag ({describe(diag)}) must be positive, but is {float(diag[where]):g} at index {where}"
+            )
+
+
+def check_rows(name: str, x: object, dim: int, like: Tensor) -> Tensor:
+    """Rows (..., D) that go with parameters ``like``."""
+    rows = require_float_vector(name, x)
+    if rows.shape[-1] != dim:
+        raise ValueError(f"{name} must have shape (..., {dim}), got {describe(rows)}")
+    require_alike(name, rows, "the parameters", like)
+    return rows
