@@ -1,7 +1,7 @@
 """A Gaussian with a full covariance in three vectors.
 
-Sigma = diag(d) + diag(w) K(a) diag(w), K_ij = exp(-|a_i - a_j|): exact likelihood, solves, draws and gradients in linear
-time after one sort, for up to a million dimensions.
+Sigma = diag(d) + diag(w) K(a) diag(w), K_ij = exp(-|a_i - a_j|): exact likelihood, solves, draws and gradients in
+linear time after one sort, for up to a million dimensions.
 """
 
 from remix.laplace.covariance import LaplaceCovariance

@@ -47,10 +47,7 @@ def factor_adjoint(factor: Factor, S_bar: Tensor, G_bar: Tensor, w_bar: Tensor, 
     The prior variance P obeys P_{k+1} = 1 - phi_{k+1}^2 (1 - M_k), M = d P / S, with dM/dP = gam^2, dM/dd = G^2,
     dM/dw = -2 gam P G; its cotangent runs downwards.
     """
-    d, w, phi, P, C, S, G, gam = (
-        getattr(factor, name) for name in ("diag", "weight", "phi", "P", "C", "S", "G", "gam")
-    )
-    del d
+    w, phi, P, C, S, G, gam = (getattr(factor, name) for name in ("weight", "phi", "P", "C", "S", "G", "gam"))
     phi2 = _shift_down(phi.square())
     source = S_bar * w.square() + G_bar * w * gam / S
     # P_bar_k = source_k + phi_{k+1}^2 gam_k^2 P_bar_{k+1}: an affine scan from the top, where `carried` arrives.
@@ -73,7 +70,7 @@ def inverse_diagonal_adjoint(factor: Factor, cotangent: Tensor) -> Gradients:
 
     N_k = gam_k^2 f_k + w_k^2/S_k and f_k = phi_{k+1}^2 N_{k+1} run downwards, so their cotangents run upwards.
     """
-    w, phi, S, G, gam, N, f = (getattr(factor, name) for name in ("weight", "phi", "S", "G", "gam", "N", "f"))
+    w, phi, S, G, gam, f = (getattr(factor, name) for name in ("weight", "phi", "S", "G", "gam", "f"))
     y_bar = cotangent.double()[factor.order]
     phi2 = _shift_down(phi.square())
     N_bar = scan(phi2 * gam.square(), phi2 * y_bar * G.square())

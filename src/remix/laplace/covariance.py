@@ -11,7 +11,14 @@ from torch import Tensor
 from remix.laplace import ops
 from remix.laplace.factor import Factor
 from remix.laplace.reference import dense
-from remix.laplace.validate import check_parameters, check_rows, checks_possible, compute_dtype, require_finite
+from remix.laplace.validate import (
+    broadcast,
+    check_parameters,
+    check_rows,
+    checks_possible,
+    compute_dtype,
+    require_finite,
+)
 
 __all__ = ["LaplaceCovariance"]
 
@@ -39,7 +46,7 @@ class LaplaceCovariance:
     def __init__(self, diag: Tensor, weight: Tensor, coord: Tensor, validate_args: bool | None = None):
         self._validate = _default_validation() if validate_args is None else validate_args
         check_parameters(diag, weight, coord, values=self._validate)
-        shape = torch.broadcast_shapes(diag.shape, weight.shape, coord.shape)
+        shape = broadcast(diag=diag.shape, weight=weight.shape, coord=coord.shape)
         self.diag, self.weight, self.coord = (v if v.shape == shape else v.expand(shape) for v in (diag, weight, coord))
         self._factors: tuple[tuple[int, ...], list[Factor]] | None = None
 
@@ -58,7 +65,7 @@ class LaplaceCovariance:
     @property
     def shape(self) -> torch.Size:
         """(..., D, D)."""
-        return self.diag.shape + (self.dim,)
+        return torch.Size((*self.diag.shape, self.dim))
 
     @property
     def dtype(self) -> torch.dtype:
@@ -80,8 +87,9 @@ class LaplaceCovariance:
 
     def expand(self, batch_shape: torch.Size | tuple[int, ...]) -> LaplaceCovariance:
         """The same covariance with a larger batch shape (no copy)."""
-        shape = torch.Size(batch_shape) + (self.dim,)
-        return LaplaceCovariance(*(v.expand(shape) for v in self._vectors), validate_args=False)
+        shape = (*batch_shape, self.dim)
+        diag, weight, coord = (v.expand(shape) for v in self._vectors)
+        return LaplaceCovariance(diag, weight, coord, validate_args=False)
 
     # --- factorisation ---
 
@@ -151,14 +159,8 @@ class LaplaceCovariance:
         if not self.batch_shape:
             flat = one(rows.reshape(-1, self.dim), *each[0])
             return flat.reshape(rows.shape[:-1] + flat.shape[1:])
-        try:
-            lead = torch.broadcast_shapes(rows.shape[:-1], self.batch_shape)
-        except RuntimeError as error:
-            raise ValueError(
-                f"rows of shape {tuple(rows.shape)} do not broadcast with parameters of batch shape "
-                f"{tuple(self.batch_shape)}"
-            ) from error
-        folded = rows.expand(lead + (self.dim,)).reshape(-1, len(each), self.dim)
+        lead = broadcast(rows=rows.shape[:-1], parameters=self.batch_shape)
+        folded = rows.expand((*lead, self.dim)).reshape(-1, len(each), self.dim)
         results = torch.stack([one(folded[:, i], *pair) for i, pair in enumerate(each)], dim=1)
         return results.reshape(lead + results.shape[2:])
 

@@ -53,7 +53,9 @@ def status() -> KernelStatus:
     """What `remix doctor` prints: the path that serves tensors on the CPU."""
     path, reason = _path()
     library = _load()[0] if path == "native" else None
-    return KernelStatus(path, reason, library and library.isa, library and str(library.path))
+    if library is None:
+        return KernelStatus(path, reason)
+    return KernelStatus(path, reason, library.isa, str(library.path))
 
 
 def native() -> NativeLibrary | None:
@@ -114,7 +116,8 @@ def _self_test(library: NativeLibrary) -> str:
         out, total = library.filter_rows(
             x.to(dtype), None, rank, (Sweep(coef[0], False), Sweep(coef[1], True)), True, True
         )
-        assert out is not None and total is not None
+        assert out is not None
+        assert total is not None
         if not torch.allclose(out.double(), exact, rtol=tolerance, atol=tolerance):
             return f"the row kernels failed their self-test in {dtype}"
         if not torch.allclose(total, (x * exact).sum(1), rtol=tolerance, atol=tolerance):

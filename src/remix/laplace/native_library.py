@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from ctypes import c_int, c_int64, c_void_p
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -42,7 +43,18 @@ class NativeLibrary:
         if abi != ABI:
             raise OSError(f"{path.name} has ABI {abi}, this version of remix needs {ABI}: reinstall it")
         self.isa = ISA_NAMES[self.handle.remix_isa()]
-        argtypes = [c_void_p, c_int64, c_int64, c_int64, c_void_p, c_void_p, c_void_p, c_int, c_void_p, c_int]
+        argtypes: list[Any] = [
+            c_void_p,
+            c_int64,
+            c_int64,
+            c_int64,
+            c_void_p,
+            c_void_p,
+            c_void_p,
+            c_int,
+            c_void_p,
+            c_int,
+        ]
         argtypes += [c_void_p, c_void_p, c_int64, c_int]
         self._filter = {torch.float32: self.handle.remix_filter_float, torch.float64: self.handle.remix_filter_double}
         for function in self._filter.values():

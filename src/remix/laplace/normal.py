@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints
 
 from remix.laplace.covariance import DENSE_LIMIT, LaplaceCovariance
-from remix.laplace.validate import check_rows, checks_possible, compute_dtype, require_finite
+from remix.laplace.validate import broadcast, check_rows, checks_possible, compute_dtype, require_finite
 
 if TYPE_CHECKING:
     from remix.laplace.basis import Basis
@@ -25,8 +25,8 @@ class LaplaceNormal(Distribution):
     Args:
         loc: mean, (..., D).
         covariance: Sigma; its batch shape broadcasts with that of ``loc``.
-        basis: optional orthonormal transform T (`remix.laplace.Dct2`): then T (x - loc) ~ N(0, Sigma), and the covariance
-            of x itself is T' Sigma T.
+        basis: optional orthonormal transform T (`remix.laplace.Dct2`): then T (x - loc) ~ N(0, Sigma), and the
+            covariance of x itself is T' Sigma T.
         validate_args: as in ``torch.distributions``.
     """
 
@@ -49,13 +49,7 @@ class LaplaceNormal(Distribution):
         if not isinstance(covariance, LaplaceCovariance):
             raise TypeError(f"covariance must be a LaplaceCovariance, got {type(covariance).__name__}")
         check_rows("loc", loc, covariance.dim, covariance.diag)
-        try:
-            batch_shape = torch.broadcast_shapes(loc.shape[:-1], covariance.batch_shape)
-        except RuntimeError as error:
-            raise ValueError(
-                f"loc of shape {tuple(loc.shape)} does not broadcast with parameters of batch shape "
-                f"{tuple(covariance.batch_shape)}"
-            ) from error
+        batch_shape = broadcast(loc=loc.shape[:-1], covariance=covariance.batch_shape)
         if basis is not None and basis.dim != covariance.dim:
             raise ValueError(f"basis is for {basis.dim} coordinates but the covariance has {covariance.dim}")
         event_shape = torch.Size((covariance.dim,))

@@ -5,7 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["check_parameters", "check_rows", "checks_possible", "compute_dtype", "finite", "require_finite"]
+__all__ = [
+    "broadcast",
+    "check_parameters",
+    "check_rows",
+    "checks_possible",
+    "compute_dtype",
+    "finite",
+    "require_finite",
+]
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -16,6 +24,15 @@ def compute_dtype(dtype: torch.dtype) -> torch.dtype:
 def checks_possible(*tensors: Tensor) -> bool:
     """Whether values may be looked at: not while compiling, nor inside a functorch transform."""
     return not torch.compiler.is_compiling() and not any(torch._C._functorch.is_batchedtensor(t) for t in tensors)
+
+
+def broadcast(**shapes: torch.Size) -> torch.Size:
+    """The common shape, or an error that names all of them."""
+    try:
+        return torch.Size(torch.broadcast_shapes(*shapes.values()))
+    except RuntimeError as error:
+        named = ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
+        raise ValueError(f"leading shapes do not broadcast: {named}") from error
 
 
 def describe(tensor: Tensor) -> str:
@@ -69,13 +86,7 @@ def check_parameters(diag: Tensor, weight: Tensor, coord: Tensor, values: bool) 
         require_alike(name, vector, "diag", diag)
         if vector.shape[-1] != diag.shape[-1]:
             raise ValueError(f"{name} has {vector.shape[-1]} coordinates but diag has {diag.shape[-1]}")
-    try:
-        torch.broadcast_shapes(diag.shape, weight.shape, coord.shape)
-    except RuntimeError as error:
-        raise ValueError(
-            f"leading shapes of diag {tuple(diag.shape)}, weight {tuple(weight.shape)} and coord "
-            f"{tuple(coord.shape)} do not broadcast"
-        ) from error
+    broadcast(diag=diag.shape, weight=weight.shape, coord=coord.shape)
     if values and checks_possible(diag, weight, coord):
         for name, vector in (("diag", diag), ("weight", weight), ("coord", coord)):
             require_finite(name, vector)
