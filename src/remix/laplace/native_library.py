@@ -43,18 +43,7 @@ class NativeLibrary:
         if abi != ABI:
             raise OSError(f"{path.name} has ABI {abi}, this version of remix needs {ABI}: reinstall it")
         self.isa = ISA_NAMES[self.handle.remix_isa()]
-        argtypes: list[Any] = [
-            c_void_p,
-            c_int64,
-            c_int64,
-            c_int64,
-            c_void_p,
-            c_void_p,
-            c_void_p,
-            c_int,
-            c_void_p,
-            c_int,
-        ]
+        argtypes: list[Any] = [c_void_p, c_int64, c_int64, c_int64, *[c_void_p] * 3, c_int, c_void_p, c_int]
         argtypes += [c_void_p, c_void_p, c_int64, c_int]
         self._filter = {torch.float32: self.handle.remix_filter_float, torch.float64: self.handle.remix_filter_double}
         for function in self._filter.values():
@@ -63,7 +52,13 @@ class NativeLibrary:
         self.handle.remix_factorise.restype = None
 
     def filter_rows(
-        self, x: Tensor, loc: Tensor | None, rank: Tensor, sweeps: tuple[Sweep, ...], squares: bool, keep: bool
+        self,
+        x: Tensor,
+        loc: Tensor | None,
+        rank: Tensor,
+        sweeps: tuple[Sweep, ...],
+        squares: bool,
+        keep: bool,
     ) -> tuple[Tensor | None, Tensor | None]:
         """As `remix.laplace.blocked.filter_rows`, with ``rank`` (D,) int32: coordinate -> sorted position."""
         if x.stride(-1) != 1:

@@ -26,17 +26,26 @@ Isa isa() {
   return best;
 }
 
+constexpr int64_t worth_threads = 65536;  // values, below which starting a thread costs more than it saves
+
 template <class T>
 static int filter(const T* x, int64_t stride, int64_t rows, int64_t size, const T* loc, const int32_t* rank,
                   const T* first, int first_down, const T* second, int second_down, double* squares, T* out,
                   int64_t out_stride, int threads) {
   const int64_t lanes = 64 / sizeof(T), tiles = (rows + lanes - 1) / lanes;
-  const int64_t workers = tiles < threads ? tiles : threads;
-  Scratch scratch(workers * size * 64);
+  if (rows * size < worth_threads) threads = 1;
+  const int workers = static_cast<int>(tiles < threads ? tiles : threads);
+  Scratch scratch(rows == 1 ? size * sizeof(T) : workers * size * 64);
   if (!scratch.data) return 1;
+  T* work = static_cast<T*>(scratch.data);
   if (out) advise_huge(out, rows * out_stride * sizeof(T));
-  REMIX_CALL(filter_rows<T>, x, stride, rows, size, loc, rank, first, first_down != 0, second, second_down != 0,
-             squares, out, out_stride, static_cast<T*>(scratch.data), static_cast<int>(workers));
+  if (rows == 1) {
+    REMIX_CALL(filter_single<T>, x, size, loc, rank, first, first_down != 0, second, second_down != 0, squares, out,
+               work, threads);
+  } else {
+    REMIX_CALL(filter_rows<T>, x, stride, rows, size, loc, rank, first, first_down != 0, second, second_down != 0,
+               squares, out, out_stride, work, workers);
+  }
   return 0;
 }
 
@@ -46,17 +55,13 @@ REMIX_API int remix_abi() { return 1; }
 
 REMIX_API int remix_isa() { return static_cast<int>(remix::isa()); }
 
-// Returns 0, or 1 when there was no memory for the scratch tiles. Shapes and meaning: rows.h.
-REMIX_API int remix_filter_float(const float* x, int64_t stride, int64_t rows, int64_t size, const float* loc,
-                                 const int32_t* rank, const float* first, int first_down, const float* second,
-                                 int second_down, double* squares, float* out, int64_t out_stride, int threads) {
-  return remix::filter(x, stride, rows, size, loc, rank, first, first_down, second, second_down, squares, out,
-                       out_stride, threads);
-}
-
-REMIX_API int remix_filter_double(const double* x, int64_t stride, int64_t rows, int64_t size, const double* loc,
-                                  const int32_t* rank, const double* first, int first_down, const double* second,
-                                  int second_down, double* squares, double* out, int64_t out_stride, int threads) {
-  return remix::filter(x, stride, rows, size, loc, rank, first, first_down, second, second_down, squares, out,
-                       out_stride, threads);
-}
+// Returns 0, or 1 when there was no memory for the scratch. Shapes and meaning: rows.h.
+#define REMIX_FILTER_API(T)                                                                                            \
+  REMIX_API int remix_filter_##T(const T* x, int64_t stride, int64_t rows, int64_t size, const T* loc,                 \
+                                 const int32_t* rank, const T* first, int first_down, const T* second,                 \
+                                 int second_down, double* squares, T* out, int64_t out_stride, int threads) {          \
+    return remix::filter(x, stride, rows, size, loc, rank, first, first_down, second, second_down, squares, out,       \
+                         out_stride, threads);                                                                         \
+  }
+REMIX_FILTER_API(float)
+REMIX_FILTER_API(double)

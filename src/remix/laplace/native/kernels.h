@@ -5,12 +5,15 @@
 #include "tile.h"
 #include "sweep.h"
 #include "rows.h"
+#include "single.h"
 
 namespace remix {
 namespace REMIX_ISA {
-#define REMIX_INSTANTIATE_ROWS(T)                                                                                  \
+#define REMIX_INSTANTIATE_ROWS(T)                                                                                      \
   template void filter_rows<T>(const T*, int64_t, int64_t, int64_t, const T*, const int32_t*, const T*, bool, const T*, \
-                               bool, double*, T*, int64_t, T*, int);
+                               bool, double*, T*, int64_t, T*, int);                                                    \
+  template void filter_single<T>(const T*, int64_t, const T*, const int32_t*, const T*, bool, const T*, bool, double*,  \
+                                 T*, T*, int);
 REMIX_INSTANTIATE_ROWS(float)
 REMIX_INSTANTIATE_ROWS(double)
 }  // namespace REMIX_ISA

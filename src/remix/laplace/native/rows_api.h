@@ -8,6 +8,9 @@
   void filter_rows(const T* x, int64_t stride, int64_t rows, int64_t size, const T* loc, const int32_t* rank,         \
                    const T* first, bool first_down, const T* second, bool second_down, double* squares, T* out,       \
                    int64_t out_stride, T* scratch, int threads);                                                      \
+  template <class T>                                                                                                  \
+  void filter_single(const T* x, int64_t size, const T* loc, const int32_t* rank, const T* first, bool first_down,    \
+                     const T* second, bool second_down, double* squares, T* out, T* scratch, int threads);            \
   }
 
 REMIX_DECLARE_ROWS(generic)
