@@ -8,11 +8,9 @@ import torch
 from torch import Tensor
 
 from remix.laplace import kernels
-from remix.laplace.filters import DOWN, Sweep, sweep_table
+from remix.laplace.filters import DOWN, Sweep
 
-__all__ = ["Factor", "factorise"]
-
-VECTORS = ("diag", "weight", "phi", "P", "C", "S", "G", "gam", "N", "f")
+__all__ = ["Factor", "sweeps_of"]
 
 
 @dataclass(frozen=True)
@@ -38,8 +36,7 @@ class Factor:
     def table(self, dtype: torch.dtype) -> Tensor:
         """Coefficients of the four sweeps in the dtype of the data, (4, D, 4); made once."""
         if dtype not in self._tables:
-            table = sweep_table(self.weight, self.phi, self.S, self.G, self.gam)
-            self._tables[dtype] = table.to(dtype)
+            self._tables[dtype] = kernels.sweep_table(self.vectors, dtype)
         return self._tables[dtype]
 
     def unsort(self, sorted_vector: Tensor) -> Tensor:
@@ -61,16 +58,3 @@ class Factor:
 def sweeps_of(table: Tensor, *which: int) -> tuple[Sweep, ...]:
     """The named sweeps of a coefficient table."""
     return tuple(Sweep(table[number], DOWN[number]) for number in which)
-
-
-def factorise(diag: Tensor, weight: Tensor, coord: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(order, rank, vectors) of a `Factor` from parameters (D,) of any dtype, by the path in use."""
-    coord, order = torch.sort(coord.double(), stable=True)
-    rank = torch.empty_like(order, dtype=torch.int32)
-    rank[order] = torch.arange(order.shape[0], dtype=torch.int32, device=order.device)
-    d, w = diag.double()[order], weight.double()[order]
-    gap = torch.cat([coord.new_full((1,), torch.inf), coord.diff()])
-    phi, q = torch.exp(-gap), -torch.expm1(-2 * gap)
-    swept = kernels.factorise(d, w, phi, q)
-    named = {"diag": d, "weight": w, "phi": phi} | swept
-    return order, rank, torch.stack([named[name] for name in VECTORS])

@@ -15,7 +15,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["SWEEPS", "TRANSPOSE", "Sweep", "states", "sweep_table"]
+__all__ = ["SWEEPS", "TRANSPOSE", "VECTORS", "Sweep", "states", "sweep_table"]
+
+# Rows of `Factor.vectors`.
+VECTORS = ("diag", "weight", "phi", "P", "C", "S", "G", "gam", "N", "f")
 
 
 class Sweep(NamedTuple):
@@ -47,8 +50,9 @@ TRANSPOSE = {
 }
 
 
-def sweep_table(weight: Tensor, phi: Tensor, S: Tensor, G: Tensor, gam: Tensor) -> Tensor:
-    """Coefficients of the four sweeps, (4, D, 4), from the sorted float64 factor."""
+def sweep_table(vectors: Tensor, dtype: torch.dtype) -> Tensor:
+    """Coefficients of the four sweeps, (4, D, 4), from the float64 vectors of a `Factor`."""
+    weight, phi, S, G, gam = (vectors[VECTORS.index(name)] for name in ("weight", "phi", "S", "G", "gam"))
     following = torch.cat([phi[1:], phi.new_zeros(1)])
     root = S.sqrt()
     inverse = 1 / root
@@ -58,7 +62,7 @@ def sweep_table(weight: Tensor, phi: Tensor, S: Tensor, G: Tensor, gam: Tensor) 
         (root, weight, following, following * G * root),
         (root, root * G, phi, phi * weight),
     )
-    return torch.stack([torch.stack(row, -1) for row in rows])
+    return torch.stack([torch.stack(row, -1) for row in rows]).to(dtype)
 
 
 def states(sweep: Sweep) -> Sweep:

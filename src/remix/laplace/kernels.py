@@ -17,10 +17,11 @@ import torch
 from torch import Tensor
 
 from remix.laplace import blocked, reference
-from remix.laplace.filters import Sweep, sweep_table
+from remix.laplace import filters
+from remix.laplace.filters import VECTORS, Sweep
 from remix.laplace.native_library import NativeLibrary, find_library
 
-__all__ = ["PATHS", "KernelStatus", "factorise", "filter_rows", "native", "status", "use"]
+__all__ = ["PATHS", "KernelStatus", "factorise", "filter_rows", "native", "status", "sweep_table", "use"]
 
 PATHS = ("native", "torch", "reference")
 _forced: list[str] = []
@@ -102,17 +103,15 @@ def _self_test(library: NativeLibrary) -> str:
     size = 37
     ramp = torch.arange(size, dtype=torch.float64)
     diag, weight, coord = 0.5 + (ramp * 0.7).sin().square(), (ramp * 1.3).cos(), (ramp * 5) % 17 * 0.3
+    order, rank, vectors = library.factorise(diag, weight, coord)
     wanted = reference.kalman(diag, weight, coord)
-    got = library.factorise(*(wanted[name] for name in ("diag", "weight", "phi", "q")))
-    if not all(torch.allclose(got[name], wanted[name], rtol=1e-12, atol=1e-14) for name in got):
+    exact_vectors = torch.stack([wanted[name] for name in VECTORS])
+    if not torch.equal(order, wanted["order"]) or not torch.allclose(vectors, exact_vectors, rtol=1e-12, atol=1e-14):
         return "the factorisation failed its self-test"
-    table = sweep_table(*(wanted[name] for name in ("weight", "phi", "S", "G", "gam")))
     x = torch.sin(torch.arange(19 * size, dtype=torch.float64)).view(19, size)
     exact = torch.linalg.solve(reference.dense(diag, weight, coord), x.mT).mT
-    rank = torch.empty(size, dtype=torch.int32)
-    rank[wanted["order"]] = torch.arange(size, dtype=torch.int32)
     for dtype, tolerance in ((torch.float64, 1e-10), (torch.float32, 1e-4)):
-        coef = table.to(dtype)
+        coef = library.sweep_table(vectors, dtype)
         out, total = library.filter_rows(
             x.to(dtype), None, rank, (Sweep(coef[0], False), Sweep(coef[1], True)), True, True
         )
@@ -130,12 +129,28 @@ def _path_for(tensor: Tensor) -> str:
     return "torch" if path == "native" and tensor.device.type != "cpu" else path
 
 
-def factorise(diag: Tensor, weight: Tensor, phi: Tensor, q: Tensor) -> dict[str, Tensor]:
-    """P, C, S, G, gam, N, f of sorted float64 vectors (D,), by the path in use."""
+def factorise(diag: Tensor, weight: Tensor, coord: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(order, rank, vectors) of a `remix.laplace.factor.Factor` from parameters (D,), by the path in use."""
+    diag, weight, coord = (v.double().contiguous() for v in (diag, weight, coord))
     path = _path_for(diag)
     if path == "native" and (library := native()):
-        return library.factorise(diag, weight, phi, q)
-    return (reference if path == "reference" else blocked).factorise(diag, weight, phi, q)
+        return library.factorise(diag, weight, coord)
+    coord, order = torch.sort(coord, stable=True)
+    rank = torch.empty_like(order, dtype=torch.int32)
+    rank[order] = torch.arange(order.shape[0], dtype=torch.int32, device=order.device)
+    gap = torch.cat([coord.new_full((1,), torch.inf), coord.diff()])
+    phi, q = torch.exp(-gap), -torch.expm1(-2 * gap)
+    ordered = {"diag": diag[order], "weight": weight[order], "phi": phi}
+    swept = (reference if path == "reference" else blocked).factorise(ordered["diag"], ordered["weight"], phi, q)
+    named = ordered | swept
+    return order, rank, torch.stack([named[name] for name in VECTORS])
+
+
+def sweep_table(vectors: Tensor, dtype: torch.dtype) -> Tensor:
+    """`filters.sweep_table`, by the path in use."""
+    if _path_for(vectors) == "native" and (library := native()):
+        return library.sweep_table(vectors, dtype)
+    return filters.sweep_table(vectors, dtype)
 
 
 def filter_rows(

@@ -48,8 +48,11 @@ class NativeLibrary:
         self._filter = {torch.float32: self.handle.remix_filter_float, torch.float64: self.handle.remix_filter_double}
         for function in self._filter.values():
             function.argtypes, function.restype = argtypes, c_int
-        self.handle.remix_factorise.argtypes = [c_int64] + [c_void_p] * 11
-        self.handle.remix_factorise.restype = None
+        self.handle.remix_factorise.argtypes = [c_int64] + [c_void_p] * 6
+        self.handle.remix_factorise.restype = c_int
+        self._table = {torch.float32: self.handle.remix_table_float, torch.float64: self.handle.remix_table_double}
+        for function in self._table.values():
+            function.argtypes, function.restype = [c_int64, c_void_p, c_void_p], None
 
     def filter_rows(
         self,
@@ -78,9 +81,17 @@ class NativeLibrary:
             raise MemoryError(f"no memory for the scratch tiles of {rows} x {size} rows")
         return out, total
 
-    def factorise(self, diag: Tensor, weight: Tensor, phi: Tensor, q: Tensor) -> dict[str, Tensor]:
-        """As `remix.laplace.blocked.factorise`."""
-        out = {name: torch.empty_like(diag) for name in ("P", "C", "S", "G", "gam", "N", "f")}
-        inputs = [v.contiguous() for v in (diag, weight, phi, q)]
-        self.handle.remix_factorise(diag.shape[0], *map(_pointer, inputs), *map(_pointer, out.values()))
-        return out
+    def factorise(self, diag: Tensor, weight: Tensor, coord: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(order, rank, vectors) of contiguous float64 parameters (D,), sort included."""
+        size = diag.shape[0]
+        order, rank = torch.empty(size, dtype=torch.int64), torch.empty(size, dtype=torch.int32)
+        vectors = torch.empty(10, size, dtype=torch.float64)
+        if self.handle.remix_factorise(size, *map(_pointer, (diag, weight, coord, order, rank, vectors))):
+            raise MemoryError(f"no memory to sort {size} coordinates")
+        return order, rank, vectors
+
+    def sweep_table(self, vectors: Tensor, dtype: torch.dtype) -> Tensor:
+        """As `remix.laplace.filters.sweep_table`."""
+        table = torch.empty(4, vectors.shape[1], 4, dtype=dtype)
+        self._table[dtype](vectors.shape[1], _pointer(vectors), _pointer(table))
+        return table

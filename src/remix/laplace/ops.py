@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from remix.laplace import adjoint, kernels
-from remix.laplace.factor import Factor, factorise, sweeps_of
+from remix.laplace.factor import Factor, sweeps_of
 from remix.laplace.filters import SWEEPS, TRANSPOSE, WHITEN, WHITEN_T
 
 __all__ = ["factor_op", "filter_op", "inverse_diagonal_op", "logdet_op", "nll_op"]
@@ -24,7 +24,7 @@ LOG_2PI = math.log(2 * math.pi)
 @torch.library.custom_op("remix::laplace_factor", mutates_args=())
 def factor_op(diag: Tensor, weight: Tensor, coord: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """(order, rank, vectors) of a `Factor`. Not differentiable: the other operators carry the gradients."""
-    return factorise(diag, weight, coord)
+    return kernels.factorise(diag, weight, coord)
 
 
 @factor_op.register_fake

@@ -1,24 +1,114 @@
-// The factorisation: one pass up, one pass down, double precision, only sums and products of non-negative numbers.
-#include "isa.h"
+// The factorisation: a stable sort, one pass up, one pass down. Double precision, and in the recursions only sums and
+// products of non-negative numbers. Also the coefficients of the four sweeps (filters.py).
+#include <cmath>
+#include <cstring>
 
-// All vectors (size), sorted; phi[0] = 0, q[0] = 1. Writes P, C, S, G, gam, N, f.
-REMIX_API void remix_factorise(int64_t size, const double* diag, const double* weight, const double* phi, const double* q,
-                               double* P, double* C, double* S, double* G, double* gam, double* N, double* f) {
-  double p = 1, c = 0;
-  for (int64_t k = 0; k < size; ++k) {
-    const double w2 = weight[k] * weight[k];
-    const double s = diag[k] + w2 * p;
-    P[k] = p, C[k] = c, S[k] = s, G[k] = weight[k] * p / s, gam[k] = diag[k] / s;
-    if (k + 1 < size) {
-      const double phi2 = phi[k + 1] * phi[k + 1];
-      c = phi2 * (diag[k] * c + w2 * p) / s;
-      p = phi2 * gam[k] * p + q[k + 1];
+#include "isa.h"
+#include "memory.h"
+
+namespace {
+
+// Order-preserving map from doubles to unsigned integers; -0 and 0 are the same coordinate.
+uint64_t sort_key(double value) {
+  value += 0.0;
+  uint64_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits >> 63 ? ~bits : bits | uint64_t{1} << 63;
+}
+
+struct Entry {
+  uint64_t key;
+  int64_t index;
+};
+
+// Least-significant-digit radix sort: stable, six passes of 11 bits, passes in which all digits agree are left out.
+void sort_coordinates(const double* coord, int64_t size, Entry* entries, Entry* spare, int64_t* order) {
+  constexpr int bits = 11, passes = 6, buckets = 1 << bits;
+  static thread_local int64_t count[passes][buckets];
+  std::memset(count, 0, sizeof count);
+  for (int64_t i = 0; i < size; ++i) {
+    const uint64_t key = sort_key(coord[i]);
+    entries[i] = {key, i};
+    for (int pass = 0; pass < passes; ++pass) ++count[pass][key >> (bits * pass) & (buckets - 1)];
+  }
+  for (int pass = 0; pass < passes; ++pass) {
+    int64_t* place = count[pass];
+    const int shift = bits * pass;
+    if (size == 0 || place[entries[0].key >> shift & (buckets - 1)] == size) continue;
+    int64_t sum = 0;
+    for (int b = 0; b < buckets; ++b) {
+      const int64_t here = place[b];
+      place[b] = sum;
+      sum += here;
     }
+    for (int64_t i = 0; i < size; ++i) spare[place[entries[i].key >> shift & (buckets - 1)]++] = entries[i];
+    Entry* swap = entries;
+    entries = spare, spare = swap;
+  }
+  for (int64_t i = 0; i < size; ++i) order[i] = entries[i].index;
+}
+
+template <class T>
+void fill_table(int64_t size, const double* vectors, T* table) {
+  remix::advise_huge(table, 16 * size * sizeof(T));
+  const double *weight = vectors + size, *phi = vectors + 2 * size, *S = vectors + 5 * size, *G = vectors + 6 * size,
+               *gam = vectors + 7 * size;
+  for (int64_t k = 0; k < size; ++k) {
+    const double root = std::sqrt(S[k]), inverse = 1 / root, next = k + 1 < size ? phi[k + 1] : 0, w = weight[k];
+    const double rows[4][4] = {{inverse, -inverse * w, next * gam[k], next * G[k]},
+                               {inverse, -G[k], phi[k] * gam[k], phi[k] * w * inverse},
+                               {root, w, next, next * G[k] * root},
+                               {root, root * G[k], phi[k], phi[k] * w}};
+    for (int which = 0; which < 4; ++which)
+      for (int i = 0; i < 4; ++i) table[(which * size + k) * 4 + i] = static_cast<T>(rows[which][i]);
+  }
+}
+
+}  // namespace
+
+// diag, weight, coord (size), in the order of the coordinates. Writes order and rank (size), and vectors (10, size) in
+// sorted order: diag, weight, phi, P, C, S, G, gam, N, f. Returns 0, or 1 when there is no memory to sort.
+REMIX_API int remix_factorise(int64_t size, const double* diag, const double* weight, const double* coord,
+                              int64_t* order, int32_t* rank, double* vectors) {
+  remix::Scratch scratch(2 * size * sizeof(Entry));
+  if (!scratch.data) return 1;
+  remix::advise_huge(vectors, 10 * size * sizeof(double));
+  Entry* entries = static_cast<Entry*>(scratch.data);
+  sort_coordinates(coord, size, entries, entries + size, order);
+  double* row[10];
+  for (int i = 0; i < 10; ++i) row[i] = vectors + i * size;
+  double *D = row[0], *W = row[1], *phi = row[2], *P = row[3], *C = row[4], *S = row[5], *G = row[6], *gam = row[7],
+         *N = row[8], *f = row[9];
+  double p = 1, c = 0, before = 0;
+  for (int64_t k = 0; k < size; ++k) {
+    const int64_t i = order[k];
+    rank[i] = static_cast<int32_t>(k);
+    const double d = diag[i], w = weight[i], w2 = w * w;
+    D[k] = d, W[k] = w, phi[k] = 0;
+    if (k) {
+      const double gap = coord[i] - before, last = W[k - 1] * W[k - 1];
+      phi[k] = std::exp(-gap);
+      const double phi2 = phi[k] * phi[k];
+      c = phi2 * (D[k - 1] * c + last * p) / S[k - 1];
+      p = phi2 * gam[k - 1] * p - std::expm1(-2 * gap);
+    }
+    before = coord[i];
+    const double s = d + w2 * p;
+    P[k] = p, C[k] = c, S[k] = s, G[k] = w * p / s, gam[k] = d / s;
   }
   double carried = 0;
   for (int64_t k = size - 1; k >= 0; --k) {
     f[k] = carried;
-    N[k] = gam[k] * gam[k] * carried + weight[k] * weight[k] / S[k];
+    N[k] = gam[k] * gam[k] * carried + W[k] * W[k] / S[k];
     carried = phi[k] * phi[k] * N[k];
   }
+  return 0;
+}
+
+// table (4, size, 4): coefficients of whiten, its transpose, unwhiten and its transpose.
+REMIX_API void remix_table_float(int64_t size, const double* vectors, float* table) {
+  fill_table(size, vectors, table);
+}
+REMIX_API void remix_table_double(int64_t size, const double* vectors, double* table) {
+  fill_table(size, vectors, table);
 }
