@@ -16,8 +16,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from remix.laplace import blocked, reference
-from remix.laplace import filters
+from remix.laplace import blocked, filters, reference
 from remix.laplace.filters import VECTORS, Sweep
 from remix.laplace.native_library import NativeLibrary, find_library
 
