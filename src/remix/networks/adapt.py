@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from remix.networks.backbone import Backbone, Block, BlockBackbone
+from remix.networks.backbone import Backbone, Block, BlockBackbone, average_pool, image_shape
 from remix.networks.probe import check_backbone, evaluating, missing_members, probe_images
 from remix.networks.registry import create_backbone
 
@@ -82,6 +82,7 @@ class ModuleBackbone(BlockBackbone):
     """
 
     def __init__(self, network: nn.Module, paths: Sequence[BlockPath], input_shape: tuple[int, int, int]) -> None:
+        input_shape = image_shape(input_shape)
         groups = [[path] if isinstance(path, str) else list(path) for path in paths]
         if not groups or not all(groups):
             raise ValueError(f"name at least one module per block. Modules: {_candidates(network)}")
@@ -92,7 +93,7 @@ class ModuleBackbone(BlockBackbone):
             if getattr(module, "inplace", False):
                 module.inplace = False  # type: ignore[assignment]
         last = _check_chain(network, flat, input_shape)
-        super().__init__(input_shape, feature_dim=self.pool(last).shape[1])
+        super().__init__(input_shape, feature_dim=average_pool(last).shape[1])
         self.network = network
         self.groups = groups
         check_backbone(self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor, nn
@@ -71,6 +72,19 @@ def average_pool(features: Tensor) -> Tensor:
     )
 
 
+def image_shape(shape: Sequence[int]) -> tuple[int, int, int]:
+    """Return ``shape`` as (C, H, W).
+
+    Raises:
+        ValueError: if it is not three numbers from 1 up.
+
+    """
+    if len(shape) != 3 or any(size < 1 for size in shape):
+        raise ValueError(f"input_shape must be (channels, height, width), each at least 1, got {tuple(shape)}")
+    channels, height, width = shape
+    return channels, height, width
+
+
 class BlockBackbone(nn.Module):
     """Base class that derives everything from ``blocks()``; subclasses implement that one method.
 
@@ -78,11 +92,14 @@ class BlockBackbone(nn.Module):
         input_shape: (C, H, W) of one image.
         feature_dim: length of a pooled feature.
 
+    Raises:
+        ValueError: if ``input_shape`` is not three numbers from 1 up.
+
     """
 
-    def __init__(self, input_shape: tuple[int, int, int], feature_dim: int) -> None:
+    def __init__(self, input_shape: Sequence[int], feature_dim: int) -> None:
         super().__init__()
-        self.input_shape = input_shape
+        self.input_shape = image_shape(input_shape)
         self.feature_dim = feature_dim
 
     def blocks(self) -> list[Block]:

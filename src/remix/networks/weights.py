@@ -35,11 +35,11 @@ def load_classifier(name: str, path: str | Path, **options: object) -> Classifie
         ValueError: if it is not a safetensors file, does not fit the backbone or holds no head.
 
     """
-    weights = read_weights(path)
+    weights = _read(path)
     if "padding" in backbone_options(name) and "layer1.0.conv1.weight" in weights:
         options = {"final_relu": True, "padding": "symmetric", **options}
     backbone = create_backbone(name, **options)
-    head = load_weights(backbone, path)
+    head = _load(backbone, weights, path)
     if head is None:
         raise ValueError(f"{path} holds no head (fc, linear or head): use load_weights(backbone, path) and a new head")
     return Classifier(backbone, head)
@@ -49,7 +49,7 @@ def load_weights(backbone: Backbone, path: str | Path) -> GrowingHead | None:
     """Load a file's weights into a backbone, in place, in the backbone's own dtype and on its device.
 
     Returns:
-        the linear head the file holds beside the backbone's weights, or None.
+        the linear head the file holds beside the backbone's weights, in the same dtype and on the same device, or None.
 
     Raises:
         FileNotFoundError: if there is no such file.
@@ -57,19 +57,7 @@ def load_weights(backbone: Backbone, path: str | Path) -> GrowingHead | None:
             unchanged then.
 
     """
-    if not isinstance(backbone, nn.Module):
-        raise TypeError(f"a backbone must be an nn.Module, got {type(backbone).__name__}")
-    weights = {key.removeprefix("module."): value for key, value in read_weights(path).items()}
-    head = {key: value for key, value in weights.items() if _HEAD_KEY.fullmatch(key)}
-    trunk = {_our_key(backbone, key): value for key, value in weights.items() if key not in head}
-    own = backbone.state_dict()
-    problems = _differences(own, trunk)
-    if problems:
-        raise ValueError(f"{path} does not fit {type(backbone).__name__}: " + "; ".join(problems))
-    built = _build_head(head, backbone.feature_dim, path)
-    for key, value in trunk.items():
-        own[key].copy_(value)
-    return built
+    return _load(backbone, _read(path), path)
 
 
 def read_weights(path: str | Path) -> dict[str, Tensor]:
@@ -91,6 +79,26 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
             "read, since reading one can run code: convert it where you trust it with safetensors.torch.save_file"
         ) from error
     return weights
+
+
+def _read(path: str | Path) -> dict[str, Tensor]:
+    """Read a file and drop the prefix that data-parallel training leaves on every key."""
+    return {key.removeprefix("module."): value for key, value in read_weights(path).items()}
+
+
+def _load(backbone: Backbone, weights: dict[str, Tensor], path: str | Path) -> GrowingHead | None:
+    if not isinstance(backbone, nn.Module):
+        raise TypeError(f"a backbone must be an nn.Module, got {type(backbone).__name__}")
+    own = backbone.state_dict()
+    head = {key: value for key, value in weights.items() if _HEAD_KEY.fullmatch(key) and key not in own}
+    trunk = {_our_key(backbone, key): value for key, value in weights.items() if key not in head}
+    problems = _differences(own, trunk)
+    if problems:
+        raise ValueError(f"{path} does not fit {type(backbone).__name__}: " + "; ".join(problems))
+    built = _build_head(head, backbone.feature_dim, path)
+    for key, value in trunk.items():
+        own[key].copy_(value)
+    return None if built is None else built.to(next(backbone.parameters()))
 
 
 def _our_key(backbone: nn.Module, key: str) -> str:
