@@ -1,0 +1,34 @@
+"""Backbones that can be cut into blocks, and heads that can grow."""
+
+from remix.networks.adapt import ModuleBackbone, as_backbone
+from remix.networks.backbone import Backbone, Block, BlockBackbone, average_pool
+from remix.networks.cifar_resnet import CifarResNet
+from remix.networks.classifier import Classifier
+from remix.networks.convnet import ConvNet
+from remix.networks.head import GrowingHead
+from remix.networks.imagenet_resnet import ImageNetResNet
+from remix.networks.probe import check_backbone
+from remix.networks.registry import backbone_options, create_backbone, list_backbones, register_backbone
+from remix.networks.weights import load_classifier, load_weights, read_weights
+
+__all__ = [
+    "Backbone",
+    "Block",
+    "BlockBackbone",
+    "CifarResNet",
+    "Classifier",
+    "ConvNet",
+    "GrowingHead",
+    "ImageNetResNet",
+    "ModuleBackbone",
+    "as_backbone",
+    "average_pool",
+    "backbone_options",
+    "check_backbone",
+    "create_backbone",
+    "list_backbones",
+    "load_classifier",
+    "load_weights",
+    "read_weights",
+    "register_backbone",
+]

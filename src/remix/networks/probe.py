@@ -1,0 +1,89 @@
+"""Running a network once on random images to see whether it keeps its promises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from remix.networks.backbone import Backbone
+
+
+@contextmanager
+def evaluating(network: nn.Module) -> Iterator[None]:
+    """Put a network into eval mode without gradients, and give every module its own mode back afterwards."""
+    modes = {module: module.training for module in network.modules()}
+    network.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, training in modes.items():
+            module.training = training
+
+
+def probe_images(network: nn.Module, input_shape: tuple[int, int, int]) -> Tensor:
+    """Return two random images (2, C, H, W), always the same, in the network's dtype and on its device."""
+    images = torch.randn(2, *input_shape, generator=torch.Generator().manual_seed(0))
+    for parameter in network.parameters():
+        if parameter.is_floating_point():
+            return images.to(parameter)
+    return images
+
+
+def check_backbone(backbone: Backbone) -> None:
+    """Check on two random images that a backbone keeps its promises.
+
+    Raises:
+        TypeError: if it is not an ``nn.Module`` with the members of :class:`Backbone`, or a block returns no tensor.
+        ValueError: if block names repeat, a block overwrites its input, the blocks in sequence are not ``features``,
+            or ``pooled`` is not ``pool`` of ``features`` with length ``feature_dim``.
+
+    """
+    if not isinstance(backbone, nn.Module):
+        raise TypeError(f"a backbone must be an nn.Module, got {type(backbone).__name__}")
+    absent = missing_members(backbone)
+    if absent:
+        raise TypeError(f"{type(backbone).__name__} is not a backbone: it lacks {', '.join(absent)}")
+    name = type(backbone).__name__
+    blocks = backbone.blocks()
+    names = [block_name for block_name, _ in blocks]
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"{name}.blocks() must give blocks with different names, got {names}")
+    with evaluating(backbone):
+        images = probe_images(backbone, backbone.input_shape)
+        x = images.clone()
+        for block_name, block in blocks:
+            x = _run_alone(block_name, block, x)
+        features = backbone.features(images.clone())
+        if not torch.equal(x, features):
+            raise ValueError(f"{name}: running blocks() one after the other gives something else than features(x)")
+        pooled = backbone.pooled(images.clone())
+        if not torch.equal(pooled, backbone.pool(features)):
+            raise ValueError(f"{name}: pooled(x) gives something else than pool(features(x))")
+    if pooled.shape != (2, backbone.feature_dim):
+        raise ValueError(
+            f"{name}: pooled(x) of two images has shape {tuple(pooled.shape)}, "
+            f"but feature_dim promises (2, {backbone.feature_dim})"
+        )
+
+
+def missing_members(network: nn.Module) -> list[str]:
+    """Return the members of :class:`Backbone` that a network lacks."""
+    members = ("blocks", "features", "pool", "pooled", "feature_dim", "input_shape")
+    return [member for member in members if not hasattr(network, member)]
+
+
+def _run_alone(name: str, block: nn.Module, x: Tensor) -> Tensor:
+    before = x.clone()
+    y: object = block(x)
+    if not isinstance(y, Tensor):
+        raise TypeError(f"block {name!r} returned {type(y).__name__}; a block must return one tensor")
+    if not torch.equal(x, before):
+        raise ValueError(
+            f"block {name!r} overwrites its input (an in-place operation such as relu_ or +=); inversion and "
+            "statistics need that input, so use the out-of-place form"
+        )
+    return y

@@ -1,0 +1,152 @@
+"""Loading published weights from safetensors files. The only place that knows how others name their keys."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from remix.networks.backbone import Backbone
+from remix.networks.cifar_resnet import CifarResNet
+from remix.networks.classifier import Classifier
+from remix.networks.head import GrowingHead
+from remix.networks.registry import backbone_options, create_backbone
+
+_HEAD_KEY = re.compile(r"(?:fc|linear|head)\.(weight|bias)")
+
+
+def load_classifier(name: str, path: str | Path, **options: object) -> Classifier:
+    """Build a backbone by name and load it with its head, as in ``load_classifier("resnet34", "weights.safetensors")``.
+
+    CIFAR ResNets whose file names its keys ``layer1.0.conv1`` belong to the usual form of that network, so the options
+    ``final_relu=True, padding="symmetric"`` are taken then unless others are given. The images must be normalised as
+    they were in training; the file does not say how.
+
+    Args:
+        name: a registered backbone.
+        path: a safetensors file with the backbone's weights and one linear head.
+        options: options of the backbone.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if it is not a safetensors file, does not fit the backbone or holds no head.
+
+    """
+    weights = _read(path)
+    if "padding" in backbone_options(name) and "layer1.0.conv1.weight" in weights:
+        options = {"final_relu": True, "padding": "symmetric", **options}
+    backbone = create_backbone(name, **options)
+    head = _load(backbone, weights, path)
+    if head is None:
+        raise ValueError(f"{path} holds no head (fc, linear or head): use load_weights(backbone, path) and a new head")
+    return Classifier(backbone, head)
+
+
+def load_weights(backbone: Backbone, path: str | Path) -> GrowingHead | None:
+    """Load a file's weights into a backbone, in place, in the backbone's own dtype and on its device.
+
+    Returns:
+        the linear head the file holds beside the backbone's weights, in the same dtype and on the same device, or None.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if it is not a safetensors file or its keys or shapes are not the backbone's. The backbone is
+            unchanged then.
+
+    """
+    return _load(backbone, _read(path), path)
+
+
+def read_weights(path: str | Path) -> dict[str, Tensor]:
+    """Read the tensors of a safetensors file.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if it is not a safetensors file. Pickled checkpoints are refused because reading one can run code.
+
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"no weights file {path}")
+    try:
+        weights: dict[str, Tensor] = load_file(path)
+    except SafetensorError as error:
+        raise ValueError(
+            f"{path} is not a readable safetensors file ({error}). Pickled checkpoints (.pt, .pth, .ckpt) are not "
+            "read, since reading one can run code: convert it where you trust it with safetensors.torch.save_file"
+        ) from error
+    return weights
+
+
+def _read(path: str | Path) -> dict[str, Tensor]:
+    """Read a file and drop the prefix that data-parallel training leaves on every key."""
+    return {key.removeprefix("module."): value for key, value in read_weights(path).items()}
+
+
+def _load(backbone: Backbone, weights: dict[str, Tensor], path: str | Path) -> GrowingHead | None:
+    if not isinstance(backbone, nn.Module):
+        raise TypeError(f"a backbone must be an nn.Module, got {type(backbone).__name__}")
+    own = backbone.state_dict()
+    head = {key: value for key, value in weights.items() if _HEAD_KEY.fullmatch(key) and key not in own}
+    trunk = {_our_key(backbone, key): value for key, value in weights.items() if key not in head}
+    problems = _differences(own, trunk)
+    if problems:
+        raise ValueError(f"{path} does not fit {type(backbone).__name__}: " + "; ".join(problems))
+    built = _build_head(head, backbone.feature_dim, path)
+    for key, value in trunk.items():
+        own[key].copy_(value)
+    return None if built is None else built.to(next(backbone.parameters()))
+
+
+def _our_key(backbone: nn.Module, key: str) -> str:
+    """Translate a published key to the backbone's own. In CIFAR ResNets the last block of layer3 is our stage_4."""
+    if not isinstance(backbone, CifarResNet):
+        return key
+    last = len(backbone.stage_3)
+    for pattern, replacement in (
+        (r"conv1\.", "stem.conv."),
+        (r"bn1\.", "stem.bn."),
+        (rf"layer3\.{last}\.", "stage_4.0."),
+        (r"layer([123])\.", r"stage_\1."),
+    ):
+        translated, found = re.subn(rf"^{pattern}", replacement, key)
+        if found:
+            return translated
+    return key
+
+
+def _differences(own: dict[str, Tensor], given: dict[str, Tensor]) -> list[str]:
+    problems = []
+    # A counter that only matters for BatchNorm with momentum=None; published files often leave it out.
+    missing = [key for key in own if key not in given and not key.endswith("num_batches_tracked")]
+    unexpected = [key for key in given if key not in own]
+    shapes = [
+        f"{key} is {tuple(value.shape)} in the file, {tuple(own[key].shape)} in the network"
+        for key, value in given.items()
+        if key in own and own[key].shape != value.shape
+    ]
+    for label, items in (("missing", missing), ("unexpected", unexpected), ("of another shape", shapes)):
+        if items:
+            more = f", ... ({len(items)} in all)" if len(items) > 5 else ""
+            problems.append(f"{label}: {', '.join(items[:5])}{more}")
+    return problems
+
+
+def _build_head(tensors: dict[str, Tensor], feature_dim: int, path: str | Path) -> GrowingHead | None:
+    if not tensors:
+        return None
+    parts = {key.rpartition(".")[2]: value for key, value in tensors.items()}
+    weight, bias = parts.get("weight"), parts.get("bias")
+    if len(parts) < len(tensors) or weight is None:
+        raise ValueError(f"{path} must hold one linear head, found {', '.join(tensors)}")
+    if weight.dim() != 2 or weight.shape[1] != feature_dim:
+        raise ValueError(f"the head in {path} has weights {tuple(weight.shape)}, expected (classes, {feature_dim})")
+    head = GrowingHead(feature_dim, [len(weight)], bias=bias is not None)
+    own = head.state_dict()
+    own["classifiers.0.weight"].copy_(weight)
+    if bias is not None:
+        own["classifiers.0.bias"].copy_(bias)
+    return head
