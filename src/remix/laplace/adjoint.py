@@ -112,23 +112,36 @@ class _Rows:
 
 def nll_adjoint(x: Tensor, loc: Tensor, factor: Factor, row_weight: Tensor) -> tuple[Tensor, Gradients]:
     """Gradients of sum_b t_b NLL_b: in x, (B, D), and in the parameters, for row weights t (B,)."""
-    rows = _Rows(factor, x.dtype)
-    centred = x - loc
+    library = kernels.native() if x.device.type == "cpu" else None
+    if library is not None:
+        in_x, sums = library.gradient_sums(x, loc, factor.rank, factor.vectors, row_weight.to(x.dtype))
+    else:
+        in_x, sums = _gradient_sums(x - loc, factor, row_weight)
+    total = row_weight.sum(dtype=torch.float64)
+    P, C, S, G, gam, N, f = (getattr(factor, name) for name in ("P", "C", "S", "G", "gam", "N", "f"))
+    diag = (total * (1 / S + G.square() * f) - sums[0]) / 2
+    weight = total * G * (1 - P * gam * f) - sums[1]
+    return in_x, _in_order(factor, diag, weight, total * C * N + sums[2])
+
+
+def _gradient_sums(centred: Tensor, factor: Factor, row_weight: Tensor) -> tuple[Tensor, Tensor]:
+    """t_b g_b (B, D) with g = Sigma^-1 x, and the sorted sums over rows (3, D) of t g^2, t g zhat and t rho Lw.
+
+    zhat = h + P rho is the smoothed state, Lw = h - C rho (laplace.md).
+    """
+    rows = _Rows(factor, centred.dtype)
     h = rows.arriving(centred, WHITEN)
     z = rows.apply(centred, WHITEN)
     g = rows.apply(z, WHITEN_T)
     s = rows.arriving(z, WHITEN_T)
     rho = rows.vector("gam") * s + rows.vector("weight") * z * rows.vector("S").rsqrt()
-    zhat = h + rows.vector("P") * rho
-    lower = h - rows.vector("C") * rho
     weighted = row_weight.unsqueeze(-1) * g
-    total = row_weight.sum(dtype=torch.float64)
-    diag, weight, _ = (total * v / 2 for v in logdet_adjoint(factor))
-    diag = diag - _column_sum(weighted * g) / 2
-    weight = weight - _column_sum(weighted * zhat)
-    gap = total * factor.C * factor.N + rows.sorted(_column_sum(row_weight.unsqueeze(-1) * rho * lower))
-    zeros = torch.zeros_like(gap)
-    return weighted, (diag, weight, _in_order(factor, zeros, zeros, gap)[2])
+    products = (
+        weighted * g,
+        weighted * (h + rows.vector("P") * rho),
+        row_weight.unsqueeze(-1) * rho * (h - rows.vector("C") * rho),
+    )
+    return weighted, torch.stack([rows.sorted(_column_sum(product)) for product in products])
 
 
 def filter_adjoint(x: Tensor, y: Tensor, cotangent: Tensor, factor: Factor, mode: str) -> Gradients:

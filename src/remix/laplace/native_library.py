@@ -48,6 +48,13 @@ class NativeLibrary:
         self._filter = {torch.float32: self.handle.remix_filter_float, torch.float64: self.handle.remix_filter_double}
         for function in self._filter.values():
             function.argtypes, function.restype = argtypes, c_int
+        argtypes = [c_void_p, c_int64, c_int64, c_int64, *[c_void_p] * 6, c_int]
+        self._gradients = {
+            torch.float32: self.handle.remix_gradients_float,
+            torch.float64: self.handle.remix_gradients_double,
+        }
+        for function in self._gradients.values():
+            function.argtypes, function.restype = argtypes, c_int
         self.handle.remix_factorise.argtypes = [c_int64] + [c_void_p] * 6
         self.handle.remix_factorise.restype = c_int
         self._table = {torch.float32: self.handle.remix_table_float, torch.float64: self.handle.remix_table_double}
@@ -80,6 +87,21 @@ class NativeLibrary:
         if failed:
             raise MemoryError(f"no memory for the scratch tiles of {rows} x {size} rows")
         return out, total
+
+    def gradient_sums(
+        self, x: Tensor, loc: Tensor, rank: Tensor, vectors: Tensor, row_weight: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """t_b g_b (B, D), g = Sigma^-1 (x - loc), and the three sums (3, D) of `adjoint.nll_adjoint`."""
+        if x.stride(-1) != 1:
+            x = x.contiguous()
+        rows, size = x.shape
+        out, totals = torch.empty(rows, size, dtype=x.dtype), torch.zeros(3, size, dtype=torch.float64)
+        if rows and self._gradients[x.dtype](
+            _pointer(x), x.stride(0), rows, size, _pointer(loc), _pointer(rank), _pointer(vectors),
+            _pointer(row_weight.contiguous()), _pointer(out), _pointer(totals), torch.get_num_threads(),
+        ):  # fmt: skip
+            raise MemoryError(f"no memory for the scratch tiles of {rows} x {size} rows")
+        return out, totals
 
     def factorise(self, diag: Tensor, weight: Tensor, coord: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(order, rank, vectors) of contiguous float64 parameters (D,), sort included."""

@@ -49,6 +49,20 @@ static int filter(const T* x, int64_t stride, int64_t rows, int64_t size, const 
   return 0;
 }
 
+template <class T>
+static int gradients(const T* x, int64_t stride, int64_t rows, int64_t size, const T* loc, const int32_t* rank,
+                     const double* vectors, const T* row_weight, T* out, double* totals, int threads) {
+  const int64_t lanes = 64 / sizeof(T), tiles = (rows + lanes - 1) / lanes;
+  if (rows * size < worth_threads) threads = 1;
+  const int workers = static_cast<int>(tiles < threads ? tiles : threads);
+  Scratch scratch(REMIX_CALL(gradient_scratch<T>, size, workers) * sizeof(T));
+  if (!scratch.data) return 1;
+  advise_huge(out, rows * size * sizeof(T));
+  REMIX_CALL(gradient_rows<T>, x, stride, rows, size, loc, rank, vectors, row_weight, out, totals,
+             static_cast<T*>(scratch.data), workers);
+  return 0;
+}
+
 }  // namespace remix
 
 REMIX_API int remix_abi() { return 1; }
@@ -65,3 +79,13 @@ REMIX_API int remix_isa() { return static_cast<int>(remix::isa()); }
   }
 REMIX_FILTER_API(float)
 REMIX_FILTER_API(double)
+
+// Returns 0, or 1 when there was no memory for the scratch. Shapes and meaning: gradients.h.
+#define REMIX_GRADIENTS_API(T)                                                                                         \
+  REMIX_API int remix_gradients_##T(const T* x, int64_t stride, int64_t rows, int64_t size, const T* loc,              \
+                                    const int32_t* rank, const double* vectors, const T* row_weight, T* out,           \
+                                    double* totals, int threads) {                                                     \
+    return remix::gradients(x, stride, rows, size, loc, rank, vectors, row_weight, out, totals, threads);              \
+  }
+REMIX_GRADIENTS_API(float)
+REMIX_GRADIENTS_API(double)

@@ -2,10 +2,12 @@
 #include "isa.h"
 #include "threads.h"
 
+#include "line.h"
 #include "tile.h"
 #include "sweep.h"
 #include "rows.h"
 #include "single.h"
+#include "gradients.h"
 
 namespace remix {
 namespace REMIX_ISA {
@@ -13,7 +15,10 @@ namespace REMIX_ISA {
   template void filter_rows<T>(const T*, int64_t, int64_t, int64_t, const T*, const int32_t*, const T*, bool, const T*, \
                                bool, double*, T*, int64_t, T*, int);                                                    \
   template void filter_single<T>(const T*, int64_t, const T*, const int32_t*, const T*, bool, const T*, bool, double*,  \
-                                 T*, T*, int);
+                                 T*, T*, int);                                                                          \
+  template int64_t gradient_scratch<T>(int64_t, int64_t);                                                               \
+  template void gradient_rows<T>(const T*, int64_t, int64_t, int64_t, const T*, const int32_t*, const double*,          \
+                                 const T*, T*, double*, T*, int);
 REMIX_INSTANTIATE_ROWS(float)
 REMIX_INSTANTIATE_ROWS(double)
 }  // namespace REMIX_ISA

@@ -21,9 +21,9 @@ void sweep_tile(T* tile, const T* coef, int64_t size, bool downwards, double* sq
     for (; done < stop; ++done, k += step) {
       const T* f = coef + 4 * k;
       const Line<T> in = Line<T>::load(tile + k * L);
-      const Line<T> out = combine(f[0], in, f[1], state);
-      state = combine(f[3], in, f[2], state);
-      if (squared) partial = multiply_add(out, out, partial);
+      const Line<T> out = f[0] * in + f[1] * state;
+      state = f[3] * in + f[2] * state;
+      if (squared) partial = partial + out * out;
       if (keep) out.store(tile + k * L);
     }
     if (squared) {

@@ -8,48 +8,6 @@
 namespace remix {
 namespace REMIX_ISA {
 
-// A cache line as registers of the instruction set: arithmetic on whole lines that compiles to straight-line code
-// (vector types wider than the registers go through the stack).
-template <class T>
-struct Line {
-  typedef T vec __attribute__((vector_size(REMIX_VECTOR_BYTES), may_alias));
-  static constexpr int parts = 64 / REMIX_VECTOR_BYTES;
-  vec part[parts];
-
-  static REMIX_INLINE Line zero() {
-    Line line;
-    for (int i = 0; i < parts; ++i) line.part[i] = vec{};
-    return line;
-  }
-  static REMIX_INLINE Line load(const T* from) {
-    Line line;
-    for (int i = 0; i < parts; ++i) line.part[i] = reinterpret_cast<const vec*>(from)[i];
-    return line;
-  }
-  REMIX_INLINE void store(T* to) const {
-    for (int i = 0; i < parts; ++i) reinterpret_cast<vec*>(to)[i] = part[i];
-  }
-};
-
-// a x + b y and x y + z, lane by lane.
-template <class T>
-REMIX_INLINE Line<T> combine(T a, const Line<T>& x, T b, const Line<T>& y) {
-  Line<T> line;
-  for (int i = 0; i < Line<T>::parts; ++i) line.part[i] = a * x.part[i] + b * y.part[i];
-  return line;
-}
-template <class T>
-REMIX_INLINE Line<T> multiply_add(const Line<T>& x, const Line<T>& y, const Line<T>& z) {
-  Line<T> line;
-  for (int i = 0; i < Line<T>::parts; ++i) line.part[i] = x.part[i] * y.part[i] + z.part[i];
-  return line;
-}
-
-template <class T>
-constexpr int lanes() {
-  return 64 / sizeof(T);
-}
-
 #if REMIX_VECTOR_BYTES >= 32
 // Transposes 8 rows of 8 floats: column j of `from` becomes the 8 floats at to + j * stride.
 REMIX_INLINE void transpose8(const __m256 (&r)[8], __m256 (&c)[8]) {
