@@ -144,7 +144,7 @@ class LaplaceCovariance:
 
         def one(part: Tensor, vectors: tuple[Tensor, Tensor, Tensor], factor: Factor) -> Tensor:
             table = factor.table(part.dtype)
-            return ops.filter_op(part, *vectors, factor.order, factor.rank, factor.vectors, table, mode)
+            return ops.filter_op(part, *vectors, *factor.tensors, table, mode)
 
         out = self._over_batch(rows, one)
         if self._validate and checks_possible(out) and not bool(torch.isfinite(out.detach().sum())):
@@ -177,7 +177,7 @@ class LaplaceCovariance:
             centre, table = next(locs), factor.table(part.dtype)
             in_rows = torch.is_grad_enabled() and (part.requires_grad or centre.requires_grad)
             keep = in_rows and not any(v.requires_grad for v in vectors) and not torch.compiler.is_compiling()
-            tensors = (factor.order, factor.rank, factor.vectors, table)
+            tensors = (*factor.tensors, table)
             return ops.nll_op(part, centre, *vectors, *tensors, keep)[0]
 
         return self._over_batch(rows, one)
@@ -186,7 +186,7 @@ class LaplaceCovariance:
 
     def logdet(self) -> Tensor:
         """log det Sigma, shape (...)."""
-        values = [ops.logdet_op(*v, f.order, f.rank, f.vectors) for v, f in self._each()]
+        values = [ops.logdet_op(*v, *f.tensors) for v, f in self._each()]
         return torch.stack(values).reshape(self.batch_shape)
 
     def diagonal(self) -> Tensor:
@@ -195,7 +195,7 @@ class LaplaceCovariance:
 
     def inverse_diagonal(self) -> Tensor:
         """diag(Sigma^-1), (..., D): one over the variance of each coordinate given all others."""
-        values = [ops.inverse_diagonal_op(*v, f.order, f.rank, f.vectors) for v, f in self._each()]
+        values = [ops.inverse_diagonal_op(*v, *f.tensors) for v, f in self._each()]
         return torch.stack(values).reshape(self.diag.shape)
 
     def rescale(self, variance: Tensor) -> LaplaceCovariance:

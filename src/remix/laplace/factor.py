@@ -20,18 +20,24 @@ class Factor:
     ``order`` (D,) int64: the coordinate at each sorted position; ``rank`` (D,) int32: its inverse. ``vectors``
     (10, D) float64, by name: ``diag``, ``weight``; ``phi`` = exp(-gap to the previous position), 0 at the start; ``P``
     prior variance of the latent state, ``C`` = 1 - P, ``S`` innovation variance, ``G`` gain, ``gam`` = d/S, ``N``
-    backward variance, ``f`` the backward variance carried one position down.
+    backward variance, ``f`` the backward variance carried one position down. ``logdet``: log det Sigma, float64.
     """
 
     order: Tensor
     rank: Tensor
     vectors: Tensor
+    logdet: Tensor
     _tables: dict[torch.dtype, Tensor] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def dim(self) -> int:
         """D."""
         return self.order.shape[-1]
+
+    @property
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """What the operators take."""
+        return self.order, self.rank, self.vectors, self.logdet
 
     def table(self, dtype: torch.dtype) -> Tensor:
         """Coefficients of the four sweeps in the dtype of the data, (4, D, 4); made once."""
@@ -41,7 +47,7 @@ class Factor:
 
     def unsort(self, sorted_vector: Tensor) -> Tensor:
         """From sorted positions back to coordinates, (..., D)."""
-        return sorted_vector[..., self.rank.long()]
+        return sorted_vector.index_select(-1, self.rank)
 
     diag = property(lambda self: self.vectors[0])
     weight = property(lambda self: self.vectors[1])

@@ -22,18 +22,20 @@ LOG_2PI = math.log(2 * math.pi)
 
 
 @torch.library.custom_op("remix::laplace_factor", mutates_args=())
-def factor_op(diag: Tensor, weight: Tensor, coord: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(order, rank, vectors) of a `Factor`. Not differentiable: the other operators carry the gradients."""
-    return kernels.factorise(diag, weight, coord)
+def factor_op(diag: Tensor, weight: Tensor, coord: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """(order, rank, vectors, logdet) of a `Factor`. Not differentiable: the other operators carry the gradients."""
+    order, rank, vectors = kernels.factorise(diag, weight, coord)
+    return order, rank, vectors, vectors[5].log().sum()
 
 
 @factor_op.register_fake
-def _(diag: Tensor, weight: Tensor, coord: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _(diag: Tensor, weight: Tensor, coord: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     size = diag.shape[0]
     return (
         diag.new_empty(size, dtype=torch.int64),
         diag.new_empty(size, dtype=torch.int32),
         diag.new_empty(10, size, dtype=torch.float64),
+        diag.new_empty((), dtype=torch.float64),
     )
 
 
@@ -43,7 +45,7 @@ def _(diag: Tensor, weight: Tensor, coord: Tensor) -> tuple[Tensor, Tensor, Tens
 @torch.library.custom_op("remix::laplace_filter", mutates_args=())
 def filter_op(
     x: Tensor, diag: Tensor, weight: Tensor, coord: Tensor,
-    order: Tensor, rank: Tensor, vectors: Tensor, table: Tensor, mode: str,
+    order: Tensor, rank: Tensor, vectors: Tensor, logdet: Tensor, table: Tensor, mode: str,
 ) -> Tensor:  # fmt: skip
     """One of `filters.SWEEPS` applied to rows x (B, D)."""
     out = kernels.filter_rows(x, None, order, rank, sweeps_of(table, *SWEEPS[mode]))[0]
@@ -59,10 +61,10 @@ def _(x: Tensor, *rest: Any) -> Tensor:
 @torch.library.custom_op("remix::laplace_filter_adjoint", mutates_args=())
 def filter_adjoint_op(
     x: Tensor, y: Tensor, cotangent: Tensor,
-    order: Tensor, rank: Tensor, vectors: Tensor, table: Tensor, mode: str,
+    order: Tensor, rank: Tensor, vectors: Tensor, logdet: Tensor, table: Tensor, mode: str,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Parameter gradients of `filter_op`."""
-    factor = Factor(order, rank, vectors, {table.dtype: table})
+    factor = Factor(order, rank, vectors, logdet, {table.dtype: table})
     return adjoint.filter_adjoint(x, y, cotangent, factor, mode)
 
 
@@ -83,7 +85,7 @@ def _filter_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _filter_backward(ctx: Any, cotangent: Tensor) -> tuple[Any, ...]:
     x, diag, weight, coord, *factor, y = ctx.saved_tensors
-    grads: list[Any] = [None] * 9
+    grads: list[Any] = [None] * 10
     if ctx.needs_input_grad[0]:
         grads[0] = filter_op(cotangent, diag, weight, coord, *factor, TRANSPOSE[ctx.mode])
     if any(ctx.needs_input_grad[1:4]):
@@ -113,13 +115,12 @@ def _only_rows(in_dims: tuple[Any, ...]) -> None:
 @torch.library.custom_op("remix::laplace_nll", mutates_args=())
 def nll_op(
     x: Tensor, loc: Tensor, diag: Tensor, weight: Tensor, coord: Tensor,
-    order: Tensor, rank: Tensor, vectors: Tensor, table: Tensor, keep: bool,
+    order: Tensor, rank: Tensor, vectors: Tensor, logdet: Tensor, table: Tensor, keep: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """(-log N(x; loc, Sigma) per row (B,), its gradient in x (B, D) if ``keep``, else empty)."""
     sweeps = sweeps_of(table, WHITEN, WHITEN_T) if keep else sweeps_of(table, WHITEN)
     g, squares = kernels.filter_rows(x, loc, order, rank, sweeps, squares=True, keep=keep)
     assert squares is not None
-    logdet = vectors[5].log().sum()
     nll = 0.5 * (squares + (logdet + x.shape[-1] * LOG_2PI))
     return nll.to(x.dtype), x.new_empty(0) if g is None else g
 
@@ -132,10 +133,17 @@ def _(x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
 
 @torch.library.custom_op("remix::laplace_nll_adjoint", mutates_args=())
 def nll_adjoint_op(
-    x: Tensor, loc: Tensor, order: Tensor, rank: Tensor, vectors: Tensor, table: Tensor, row_weight: Tensor
+    x: Tensor,
+    loc: Tensor,
+    order: Tensor,
+    rank: Tensor,
+    vectors: Tensor,
+    logdet: Tensor,
+    table: Tensor,
+    row_weight: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of sum_b t_b NLL_b in x (B, D), diag, weight and coord (D,)."""
-    factor = Factor(order, rank, vectors, {table.dtype: table})
+    factor = Factor(order, rank, vectors, logdet, {table.dtype: table})
     in_x, parameters = adjoint.nll_adjoint(x, loc, factor, row_weight)
     return in_x, *parameters
 
@@ -147,14 +155,17 @@ def _(x: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 def _nll_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     *tensors, keep = inputs
+    ctx.set_materialize_grads(False)  # no zeros of the size of x for the unused cotangent of the second output
     ctx.save_for_backward(*tensors)
     # Handed over to the first backward pass, which may then scale it in place: saves one copy of x.
     ctx.gradient = output[1].detach() if keep else None
 
 
-def _nll_backward(ctx: Any, row_weight: Tensor, _: Tensor) -> tuple[Any, ...]:
+def _nll_backward(ctx: Any, row_weight: Tensor | None, _: Tensor | None) -> tuple[Any, ...]:
     x, loc, diag, weight, coord, *factor = ctx.saved_tensors
-    grads: list[Any] = [None] * 10
+    grads: list[Any] = [None] * 11
+    if row_weight is None:
+        return tuple(grads)
     gradient, ctx.gradient = ctx.gradient, None
     if any(ctx.needs_input_grad[2:5]):
         in_x, *parameters = nll_adjoint_op(x, loc, *factor, row_weight)
@@ -203,9 +214,11 @@ def _(info: Any, in_dims: tuple[Any, ...], x: Tensor, *rest: Any) -> tuple[tuple
 
 
 @torch.library.custom_op("remix::laplace_logdet", mutates_args=())
-def logdet_op(diag: Tensor, weight: Tensor, coord: Tensor, order: Tensor, rank: Tensor, vectors: Tensor) -> Tensor:
+def logdet_op(
+    diag: Tensor, weight: Tensor, coord: Tensor, order: Tensor, rank: Tensor, vectors: Tensor, logdet: Tensor
+) -> Tensor:
     """log det Sigma, a scalar in the dtype of diag."""
-    return vectors[5].log().sum().to(diag.dtype)
+    return logdet.to(diag.dtype, copy=True)
 
 
 @logdet_op.register_fake
@@ -215,11 +228,11 @@ def _(diag: Tensor, *rest: Any) -> Tensor:
 
 @torch.library.custom_op("remix::laplace_inverse_diagonal", mutates_args=())
 def inverse_diagonal_op(
-    diag: Tensor, weight: Tensor, coord: Tensor, order: Tensor, rank: Tensor, vectors: Tensor
+    diag: Tensor, weight: Tensor, coord: Tensor, order: Tensor, rank: Tensor, vectors: Tensor, logdet: Tensor
 ) -> Tensor:
     """diag(Sigma^-1), (D,), in the dtype of diag."""
     S, G, f = vectors[5], vectors[6], vectors[9]
-    return (1 / S + G.square() * f)[rank.long()].to(diag.dtype)
+    return (1 / S + G.square() * f).index_select(0, rank).to(diag.dtype)
 
 
 @inverse_diagonal_op.register_fake
@@ -229,10 +242,10 @@ def _(diag: Tensor, *rest: Any) -> Tensor:
 
 @torch.library.custom_op("remix::laplace_vector_adjoint", mutates_args=())
 def vector_adjoint_op(
-    cotangent: Tensor, order: Tensor, rank: Tensor, vectors: Tensor, of: str
+    cotangent: Tensor, order: Tensor, rank: Tensor, vectors: Tensor, logdet: Tensor, of: str
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Parameter gradients of "logdet" (scalar cotangent) or "inverse_diagonal" (cotangent (D,))."""
-    factor = Factor(order, rank, vectors)
+    factor = Factor(order, rank, vectors, logdet)
     if of == "logdet":
         diag, weight, coord = (cotangent.double() * g for g in adjoint.logdet_adjoint(factor))
         return diag, weight, coord
@@ -249,9 +262,9 @@ def _vector_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _vector_backward(ctx: Any, cotangent: Tensor, of: str) -> tuple[Any, ...]:
-    *parameters, order, rank, vectors = ctx.saved_tensors
-    grads = vector_adjoint_op(cotangent, order, rank, vectors, of)
-    return *(g.to(p.dtype) for g, p in zip(grads, parameters, strict=True)), None, None, None
+    *parameters, order, rank, vectors, logdet = ctx.saved_tensors
+    grads = vector_adjoint_op(cotangent, order, rank, vectors, logdet, of)
+    return *(g.to(p.dtype) for g, p in zip(grads, parameters, strict=True)), None, None, None, None
 
 
 logdet_op.register_autograd(lambda ctx, t: _vector_backward(ctx, t, "logdet"), setup_context=_vector_context)
