@@ -88,21 +88,22 @@ class LaplaceCovariance:
     def expand(self, batch_shape: torch.Size | tuple[int, ...]) -> LaplaceCovariance:
         """The same covariance with a larger batch shape (no copy)."""
         shape = (*batch_shape, self.dim)
-        diag, weight, coord = (v.expand(shape) for v in self._vectors)
+        diag, weight, coord = (v.expand(shape) for v in self.parameters)
         return LaplaceCovariance(diag, weight, coord, validate_args=False)
 
     # --- factorisation ---
 
     @property
-    def _vectors(self) -> tuple[Tensor, Tensor, Tensor]:
+    def parameters(self) -> tuple[Tensor, Tensor, Tensor]:
+        """diag, weight, coord."""
         return self.diag, self.weight, self.coord
 
     @property
     def _flat(self) -> list[tuple[Tensor, Tensor, Tensor]]:
         """One (diag, weight, coord) per covariance of the batch."""
         if not self.batch_shape:
-            return [self._vectors]
-        rows = [v.reshape(-1, self.dim).unbind(0) for v in self._vectors]
+            return [self.parameters]
+        rows = [v.reshape(-1, self.dim).unbind(0) for v in self.parameters]
         return list(zip(*rows, strict=True))
 
     def _each(self) -> list[tuple[tuple[Tensor, Tensor, Tensor], Factor]]:
@@ -112,6 +113,11 @@ class LaplaceCovariance:
             factors = [Factor(*ops.factor_op(*(v.detach() for v in vectors))) for vectors in self._flat]
             self._factors = (versions, factors)
         return list(zip(self._flat, self._factors[1], strict=True))
+
+    @property
+    def factors(self) -> list[Factor]:
+        """The factorisations of all covariances of the batch."""
+        return [factor for _, factor in self._each()]
 
     @property
     def factor(self) -> Factor:
@@ -221,7 +227,7 @@ class LaplaceCovariance:
                 f"{limit} coordinates: use matvec, solve, diagonal, or pass limit={self.dim} if you mean it"
             )
         if not self.batch_shape:
-            return dense(*self._vectors)
+            return dense(*self.parameters)
         return torch.stack([dense(*v) for v in self._flat]).reshape(self.shape)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import c_int, c_int64, c_void_p
+from ctypes import c_int, c_int64, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,10 @@ class NativeLibrary:
         }
         for function in self._gradients.values():
             function.argtypes, function.restype = argtypes, c_int
+        self._sample = {torch.float32: self.handle.remix_sample_float, torch.float64: self.handle.remix_sample_double}
+        for function in self._sample.values():
+            function.argtypes = [c_uint64, c_int64, c_int64, *[c_void_p] * 4, c_int]
+            function.restype = c_int
         self.handle.remix_factorise.argtypes = [c_int64] + [c_void_p] * 6
         self.handle.remix_factorise.restype = c_int
         self._table = {torch.float32: self.handle.remix_table_float, torch.float64: self.handle.remix_table_double}
@@ -102,6 +106,19 @@ class NativeLibrary:
         ):  # fmt: skip
             raise MemoryError(f"no memory for the scratch tiles of {rows} x {size} rows")
         return out, totals
+
+    def sample_rows(
+        self, seed: int, rows: int, rank: Tensor, dtype: torch.dtype, sweep: Sweep | None, loc: Tensor | None
+    ) -> Tensor:
+        """(rows, D) standard normal draws through an upward sweep, plus loc. A row depends on seed and number only."""
+        out = torch.empty(rows, rank.shape[0], dtype=dtype)
+        coef = sweep.coef if sweep else None
+        if rows and self._sample[dtype](
+            seed, rows, rank.shape[0], _pointer(rank), _pointer(coef), _pointer(loc), _pointer(out),
+            torch.get_num_threads(),
+        ):  # fmt: skip
+            raise MemoryError(f"no memory for the scratch tiles of {rows} x {rank.shape[0]} draws")
+        return out
 
     def factorise(self, diag: Tensor, weight: Tensor, coord: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(order, rank, vectors) of contiguous float64 parameters (D,), sort included."""

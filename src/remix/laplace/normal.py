@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints
 
 from remix.laplace.covariance import DENSE_LIMIT, LaplaceCovariance
+from remix.laplace.sampling import draw
 from remix.laplace.validate import broadcast, check_rows, checks_possible, compute_dtype, require_finite
 
 if TYPE_CHECKING:
@@ -132,13 +133,10 @@ class LaplaceNormal(Distribution):
 
     def rsample(self, sample_shape: Any = (), generator: torch.Generator | None = None) -> Tensor:
         """Draws, differentiable in loc and in the covariance; ``generator`` makes them repeatable."""
-        shape = torch.Size(sample_shape) + self.batch_shape + self.event_shape
-        dtype = compute_dtype(self.loc.dtype)
-        noise = torch.randn(shape, generator=generator, dtype=dtype, device=self.loc.device)
-        draw = self.covariance.unwhiten(noise)
-        if self.basis is not None:
-            draw = self.basis.inverse(draw)
-        return draw + self.loc
+        shape = torch.Size(sample_shape)
+        if self.basis is None:
+            return draw(self.covariance, self.loc, shape, generator)
+        return self.basis.inverse(draw(self.covariance, None, shape, generator)) + self.loc
 
     def sample(self, sample_shape: Any = (), generator: torch.Generator | None = None) -> Tensor:
         """Draws without gradients."""

@@ -63,6 +63,19 @@ static int gradients(const T* x, int64_t stride, int64_t rows, int64_t size, con
   return 0;
 }
 
+template <class T>
+static int sample(uint64_t seed, int64_t rows, int64_t size, const int32_t* rank, const T* coef, const T* loc, T* out,
+                  int threads) {
+  const int64_t lanes = 64 / sizeof(T), tiles = (rows + lanes - 1) / lanes;
+  if (rows * size < worth_threads) threads = 1;
+  const int workers = static_cast<int>(tiles < threads ? tiles : threads);
+  Scratch scratch(workers * size * 64);
+  if (!scratch.data) return 1;
+  advise_huge(out, rows * size * sizeof(T));
+  REMIX_CALL(sample_rows<T>, seed, rows, size, rank, coef, loc, out, static_cast<T*>(scratch.data), workers);
+  return 0;
+}
+
 }  // namespace remix
 
 REMIX_API int remix_abi() { return 1; }
@@ -89,3 +102,12 @@ REMIX_FILTER_API(double)
   }
 REMIX_GRADIENTS_API(float)
 REMIX_GRADIENTS_API(double)
+
+// Returns 0, or 1 when there was no memory for the scratch. Shapes and meaning: noise.h.
+#define REMIX_SAMPLE_API(T)                                                                                            \
+  REMIX_API int remix_sample_##T(uint64_t seed, int64_t rows, int64_t size, const int32_t* rank, const T* coef,        \
+                                 const T* loc, T* out, int threads) {                                                  \
+    return remix::sample(seed, rows, size, rank, coef, loc, out, threads);                                             \
+  }
+REMIX_SAMPLE_API(float)
+REMIX_SAMPLE_API(double)

@@ -42,13 +42,15 @@ void chunk_states(const T* tile, int64_t size, const Forward<T>* forward, T* sta
 }
 
 // Turns the centred rows of a tile into t g, g = Sigma^-1 x, in place, for row weights t (L); sums[0..2] (size each)
-// become the sums over rows of t g^2, t g (h + P rho) and t rho (h - C rho). scratch: 5 kChunk lines.
+// become the sums over rows of t g^2, t g (h + P rho) and t rho (h - C rho); they are written in eights, so their arrays
+// are padded. scratch: 5 kChunk lines.
 template <class T>
 void gradient_tile(T* tile, int64_t size, const Forward<T>* forward, const Backward<T>* backward, const T* row_weight,
                    const T* states, T* scratch, T* const* sums) {
   constexpr int L = lanes<T>();
-  T *kept_h = scratch, *kept_e = kept_h + kChunk * L, *gg = kept_e + kChunk * L, *gz = gg + kChunk * L,
-    *rl = gz + kChunk * L;
+  using Vec = typename Line<T>::vec;
+  T *kept_h = scratch, *kept_e = kept_h + kChunk * L;
+  Vec *gg = reinterpret_cast<Vec*>(kept_e + kChunk * L), *gz = gg + kChunk, *rl = gz + kChunk;
   const Line<T> weight = Line<T>::load(row_weight);
   Line<T> s = Line<T>::zero();
   for (int64_t chunk = (size - 1) / kChunk; chunk >= 0; --chunk) {
@@ -66,16 +68,14 @@ void gradient_tile(T* tile, int64_t size, const Forward<T>* forward, const Backw
       const Line<T> e = Line<T>::load(kept_e + k * L), state = Line<T>::load(kept_h + k * L);
       const Line<T> g = e - step.G * s, rho = step.gam * s + step.weight * e, weighted = weight * g;
       weighted.store(tile + (start + k) * L);
-      (weighted * g).store(gg + k * L);
-      (weighted * (state + step.P * rho)).store(gz + k * L);
-      ((weight * rho) * (state - step.C * rho)).store(rl + k * L);
+      gg[k] = (weighted * g).folded();
+      gz[k] = (weighted * (state + step.P * rho)).folded();
+      rl[k] = ((weight * rho) * (state - step.C * rho)).folded();
       s = step.phi * rho;
     }
-    for (int64_t k = 0; k < length; ++k) {
-      sums[0][start + k] = Line<T>::load(gg + k * L).sum();
-      sums[1][start + k] = Line<T>::load(gz + k * L).sum();
-      sums[2][start + k] = Line<T>::load(rl + k * L).sum();
-    }
+    sum_folded<T>(gg, length, sums[0] + start);
+    sum_folded<T>(gz, length, sums[1] + start);
+    sum_folded<T>(rl, length, sums[2] + start);
   }
 }
 
@@ -117,7 +117,7 @@ void gradient_rows(const T* x, int64_t stride, int64_t rows, int64_t size, const
       load_tile(x + begin * stride, stride, height, loc, rank, size, tile);
       chunk_states(tile, size, forward, states);
       gradient_tile(tile, size, forward, backward, weights, states, weights + L, place);
-      store_tile(tile, rank, size, out + begin * size, size, height, stream);
+      store_tile<T>(tile, rank, size, nullptr, out + begin * size, size, height, stream);
     });
     parallel(3, workers, [&](int64_t which, int) {
       for (int64_t task = 0; task < count; ++task)

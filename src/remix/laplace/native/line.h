@@ -1,4 +1,7 @@
 // A cache line of values in registers, one value per row of a tile. Included once per instruction set.
+#if REMIX_VECTOR_BYTES >= 32
+#include <immintrin.h>
+#endif
 
 namespace remix {
 namespace REMIX_ISA {
@@ -46,17 +49,41 @@ struct Line {
     for (int i = 0; i < parts; ++i) a.part[i] *= scalar;
     return a;
   }
-  // Of all lanes, always in the same order.
-  REMIX_INLINE T sum() const {
+  // The sum of the parts: one register, whose `width` lanes still have to be added (sum_folded).
+  REMIX_INLINE vec folded() const {
     vec all = part[0];
     for (int i = 1; i < parts; ++i) all += part[i];
-    T lane[width];
-    __builtin_memcpy(lane, &all, sizeof lane);
-    for (int half = width / 2; half; half /= 2)
-      for (int n = 0; n < half; ++n) lane[n] += lane[n + half];
-    return lane[0];
+    return all;
   }
 };
+
+// out[k] = sum of the lanes of the k-th of `count` folded lines, always in the same order.
+template <class T>
+REMIX_INLINE void sum_folded(const typename Line<T>::vec* from, int64_t count, T* out) {
+  constexpr int width = Line<T>::width;
+  for (int64_t k = 0; k < count; ++k) {
+    T lane[width];
+    __builtin_memcpy(lane, from + k, sizeof lane);
+    for (int half = width / 2; half; half /= 2)
+      for (int n = 0; n < half; ++n) lane[n] += lane[n + half];
+    out[k] = lane[0];
+  }
+}
+
+#if REMIX_VECTOR_BYTES == 32
+// Eight at a time, through horizontal additions; `from` is padded to a multiple of eight and so is what is written.
+template <>
+REMIX_INLINE void sum_folded<float>(const Line<float>::vec* from, int64_t count, float* out) {
+  for (int64_t k = 0; k < count; k += 8) {
+    __m256 v[8], sums;
+    for (int j = 0; j < 8; ++j) v[j] = from[k + j];
+    for (int j = 0; j < 8; j += 2) v[j] = _mm256_hadd_ps(v[j], v[j + 1]);
+    const __m256 low = _mm256_hadd_ps(v[0], v[2]), high = _mm256_hadd_ps(v[4], v[6]);
+    sums = _mm256_add_ps(_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31));
+    _mm256_storeu_ps(out + k, sums);
+  }
+}
+#endif
 
 }  // namespace REMIX_ISA
 }  // namespace remix

@@ -30,7 +30,7 @@ void filter_rows(const T* x, int64_t stride, int64_t rows, int64_t size, const T
     if (squares)
       for (int b = 0; b < height; ++b) squares[begin + b] = sum[b];
     if (out && second) sweep_tile<T, false, true>(tile, second, size, second_down, sum);
-    if (out) store_tile(tile, rank, size, out + begin * out_stride, out_stride, height, stream);
+    if (out) store_tile<T>(tile, rank, size, nullptr, out + begin * out_stride, out_stride, height, stream);
   });
 }
 

@@ -1,10 +1,6 @@
 // Tiles: the layout in which every sweep runs. A tile holds one cache line of rows: tile[k * L + lane] is row `lane` at
 // sorted position k, L = 64 / sizeof(T). Loading scatters whole lines into sorted order through a register transpose,
 // so any order of the coordinates costs the same; storing gathers them back. Included once per instruction set.
-#if REMIX_VECTOR_BYTES >= 32
-#include <immintrin.h>
-#endif
-
 namespace remix {
 namespace REMIX_ISA {
 
@@ -38,8 +34,11 @@ REMIX_INLINE void load_block(const float* const* from, int64_t i, const float* c
   }
 }
 
-// The inverse: lines from[j] become columns i + j of the first `rows` rows. `stream` writes past the caches.
-REMIX_INLINE void store_block(const float* const* from, float* const* to, int64_t i, int rows, bool stream) {
+// The inverse: lines from[j], plus centre[j], become columns i + j of the first `rows` rows. `stream` writes past the
+// caches.
+REMIX_INLINE void store_block(const float* const* from, const float* centre, float* const* to, int64_t i, int rows,
+                              bool stream) {
+  const __m256 left = _mm256_loadu_ps(centre), right = _mm256_loadu_ps(centre + 8);
   for (int top = 0; top < rows; top += 8) {
     __m256 a[8], b[8], r[8];
     for (int j = 0; j < 8; ++j) r[j] = _mm256_load_ps(from[j] + top);
@@ -49,10 +48,11 @@ REMIX_INLINE void store_block(const float* const* from, float* const* to, int64_
     const int n = rows - top < 8 ? rows - top : 8;
     for (int row = 0; row < n; ++row) {
       float* target = to[top + row] + i;
+      const __m256 first = _mm256_add_ps(a[row], left), second = _mm256_add_ps(b[row], right);
       if (stream) {
-        _mm256_stream_ps(target, a[row]), _mm256_stream_ps(target + 8, b[row]);
+        _mm256_stream_ps(target, first), _mm256_stream_ps(target + 8, second);
       } else {
-        _mm256_storeu_ps(target, a[row]), _mm256_storeu_ps(target + 8, b[row]);
+        _mm256_storeu_ps(target, first), _mm256_storeu_ps(target + 8, second);
       }
     }
   }
@@ -77,8 +77,10 @@ REMIX_INLINE void load_block(const double* const* from, int64_t i, const double*
   }
 }
 
-REMIX_INLINE void store_block(const double* const* from, double* const* to, int64_t i, int rows, bool stream) {
+REMIX_INLINE void store_block(const double* const* from, const double* centre, double* const* to, int64_t i, int rows,
+                              bool stream) {
   for (int left = 0; left < 8; left += 4) {
+    const __m256d mean = _mm256_loadu_pd(centre + left);
     for (int top = 0; top < rows; top += 4) {
       __m256d r[4], c[4];
       for (int j = 0; j < 4; ++j) r[j] = _mm256_load_pd(from[left + j] + top);
@@ -86,7 +88,8 @@ REMIX_INLINE void store_block(const double* const* from, double* const* to, int6
       const int n = rows - top < 4 ? rows - top : 4;
       for (int row = 0; row < n; ++row) {
         double* target = to[top + row] + i + left;
-        stream ? _mm256_stream_pd(target, c[row]) : _mm256_storeu_pd(target, c[row]);
+        const __m256d value = _mm256_add_pd(c[row], mean);
+        stream ? _mm256_stream_pd(target, value) : _mm256_storeu_pd(target, value);
       }
     }
   }
@@ -102,10 +105,10 @@ REMIX_INLINE void load_block(const T* const* from, int64_t i, const T* centre, T
 }
 
 template <class T>
-REMIX_INLINE void store_block(const T* const* from, T* const* to, int64_t i, int rows, bool) {
+REMIX_INLINE void store_block(const T* const* from, const T* centre, T* const* to, int64_t i, int rows, bool) {
   constexpr int L = lanes<T>();
   for (int b = 0; b < rows; ++b)
-    for (int j = 0; j < L; ++j) to[b][i + j] = from[j][b];
+    for (int j = 0; j < L; ++j) to[b][i + j] = from[j][b] + centre[j];
 }
 
 REMIX_INLINE void fence() {}
@@ -132,10 +135,12 @@ void load_tile(const T* x, int64_t stride, int rows, const T* loc, const int32_t
     for (int b = 0; b < L; ++b) tile[static_cast<int64_t>(rank[i]) * L + b] = from[b][i] - (loc ? loc[i] : T(0));
 }
 
-// Gathers the tile back into rows of `out`.
+// Gathers the tile back into rows of `out`, plus loc where given.
 template <class T>
-void store_tile(const T* tile, const int32_t* rank, int64_t size, T* out, int64_t stride, int rows, bool stream) {
+void store_tile(const T* tile, const int32_t* rank, int64_t size, const T* loc, T* out, int64_t stride, int rows,
+                bool stream) {
   constexpr int L = lanes<T>();
+  const T zeros[L] = {};
   T* to[L];
   bool aligned = true;
   for (int b = 0; b < L; ++b) {
@@ -149,10 +154,10 @@ void store_tile(const T* tile, const int32_t* rank, int64_t size, T* out, int64_
     for (int j = 0; j < L; ++j) from[j] = tile + static_cast<int64_t>(rank[i + j]) * L;
     if (i + 3 * L <= size)
       for (int j = 0; j < L; ++j) __builtin_prefetch(tile + static_cast<int64_t>(rank[i + 2 * L + j]) * L);
-    store_block(from, to, i, rows, stream);
+    store_block(from, loc ? loc + i : zeros, to, i, rows, stream);
   }
   for (; i < size; ++i)
-    for (int b = 0; b < rows; ++b) to[b][i] = tile[static_cast<int64_t>(rank[i]) * L + b];
+    for (int b = 0; b < rows; ++b) to[b][i] = tile[static_cast<int64_t>(rank[i]) * L + b] + (loc ? loc[i] : T(0));
   if (stream) fence();
 }
 
