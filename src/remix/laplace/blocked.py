@@ -47,21 +47,27 @@ def scan(c: Tensor, u: Tensor) -> Tensor:
             torch.addcmul(u[..., k], c[k], out[..., k], out=out[..., k + 1])
         return out
     length, blocks = _grid(size)
-    grid = _scan_grid(_to_grid(c, length, blocks), _to_grid(u, length, blocks))
+    grid = _to_grid(u, length, blocks)
+    decay = _to_grid(c, length, blocks)
+    zero, one = torch.zeros_like(decay), torch.ones_like(decay)
+    _sweep_grid(grid.view(-1, length, blocks), (zero, one, decay, one), down=False)
     return _from_grid(grid, size)
 
 
-def _scan_grid(c: Tensor, u: Tensor) -> Tensor:
-    """`scan` on the grid: c (L, n), u (..., L, n) -> states (..., L, n)."""
-    length = c.shape[0]
-    state = u[..., 0, :].clone()
-    for k in range(1, length):
-        torch.addcmul(u[..., k, :], c[k], state, out=state)
-    out = torch.empty_like(u)
-    out[..., 0, :] = scan(c.prod(0), state)
-    for k in range(length - 1):
-        torch.addcmul(u[..., k, :], c[k], out[..., k, :], out=out[..., k + 1, :])
-    return out
+def _sweep_grid(grid: Tensor, coef: tuple[Tensor, ...], down: bool) -> None:
+    """One filter (p, q, c, e), each (L, n), over the grid (B, L, n), in place."""
+    p, q, c, e = coef
+    steps = range(grid.shape[1])[:: -1 if down else 1]
+    end = torch.zeros_like(grid[:, 0])
+    for k in steps:
+        end = torch.addcmul(e[k] * grid[:, k], c[k], end)
+    through = c.prod(0)
+    state = scan(through.flip(0), end.flip(1)).flip(1) if down else scan(through, end)
+    for k in steps:
+        line = grid[:, k]
+        following = torch.addcmul(e[k] * line, c[k], state)
+        line.mul_(p[k]).addcmul_(q[k], state)
+        state = following
 
 
 def filter_rows(
@@ -75,25 +81,22 @@ def filter_rows(
     length, blocks = _grid(size)
     pad = length * blocks - size
     # One gather both sorts and lays out: index (l, j) of the grid is sorted position j L + l.
-    place = torch.nn.functional.pad(order, (0, pad)).view(blocks, length).t().reshape(-1)
-    centred = x if loc is None else x - loc
-    grid = centred.index_select(-1, place).view(-1, length, blocks)
+    position = torch.arange(blocks * length, device=x.device).view(blocks, length).t().reshape(-1)
+    place = torch.nn.functional.pad(order, (0, pad))[position]
+    grid = x.index_select(-1, place).view(-1, length, blocks)
+    if loc is not None:
+        grid -= loc[place].view(length, blocks)
     total: Tensor | None = None
     for number, sweep in enumerate(sweeps):
-        coef = torch.nn.functional.pad(sweep.coef, (0, 0, 0, pad)).view(blocks, length, 4).permute(2, 1, 0)
-        if sweep.down:
-            coef, grid = coef.flip(1, 2), grid.flip(1, 2)
-        p, q, c, e = coef.contiguous()
-        out = _scan_grid(c, e * grid).mul_(q)
-        grid = torch.addcmul(out, p, grid, out=out)
-        if sweep.down:
-            grid = grid.flip(1, 2)
+        # Coefficients of 0 beyond the end: nothing enters there from above, nothing leaves.
+        coef = torch.nn.functional.pad(sweep.coef, (0, 0, 0, pad)).view(blocks, length, 4).permute(2, 1, 0).contiguous()
+        _sweep_grid(grid, tuple(coef), sweep.down)
         if number == 0 and squares:
-            total = grid.square().sum((1, 2), dtype=torch.float64)
+            total = torch.linalg.vector_norm(grid, dim=(1, 2), dtype=torch.float64).square()
     if not keep:
         return None, total
-    rank = torch.empty_like(place[:size])
-    valid = torch.arange(blocks * length, device=x.device).view(blocks, length).t().reshape(-1) < size
+    valid = position < size
+    rank = torch.empty_like(order)
     rank[place[valid]] = valid.nonzero().squeeze(1)
     return grid.flatten(1).index_select(-1, rank), total
 

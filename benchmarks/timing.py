@@ -1,0 +1,49 @@
+"""Timing on a noisy machine: interleave, take the best, compare within one run; peak memory of one call."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+Work = Callable[[], object]
+
+
+def interleaved(works: dict[str, Work], seconds: float, rounds: tuple[int, int] = (3, 40)) -> dict[str, float]:
+    """Best time of each work in seconds: whole rounds over all of them, until ``seconds`` are over."""
+    best = dict.fromkeys(works, float("inf"))
+    end = time.perf_counter() + seconds
+    for number in range(rounds[1]):
+        if number >= rounds[0] and time.perf_counter() > end:
+            break
+        for name, work in works.items():
+            start = time.perf_counter()
+            result = work()
+            best[name] = min(best[name], time.perf_counter() - start)
+            del result
+    return best
+
+
+def _status(field: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) * 1024
+    raise OSError(f"no {field} in /proc/self/status")
+
+
+def peak_extra_bytes(work: Work) -> int | None:
+    """Resident memory that one call needs beyond what is resident before it, results included; None if unknown."""
+    try:
+        work()
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
+        Path("/proc/self/clear_refs").write_text("5")
+        before = _status("VmRSS")
+        result = work()
+        peak = _status("VmHWM")
+        del result
+    except (OSError, AttributeError):
+        return None
+    return max(0, peak - before)
