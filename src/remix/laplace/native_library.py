@@ -73,6 +73,8 @@ class NativeLibrary:
         """As `remix.laplace.blocked.filter_rows`, with ``rank`` (D,) int32: coordinate -> sorted position."""
         if x.stride(-1) != 1:
             x = x.contiguous()
+        if loc is not None:
+            loc = loc.contiguous()
         rows, size = x.shape
         total = torch.empty(rows, dtype=torch.float64) if squares else None
         out = torch.empty(rows, size, dtype=x.dtype) if keep else None
