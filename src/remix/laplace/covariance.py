@@ -18,6 +18,7 @@ from remix.laplace.validate import (
     checks_possible,
     compute_dtype,
     require_finite,
+    require_positive,
 )
 
 __all__ = ["LaplaceCovariance"]
@@ -48,7 +49,7 @@ class LaplaceCovariance:
         check_parameters(diag, weight, coord, values=self._validate)
         shape = broadcast(diag=diag.shape, weight=weight.shape, coord=coord.shape)
         self.diag, self.weight, self.coord = (v if v.shape == shape else v.expand(shape) for v in (diag, weight, coord))
-        self._factors: tuple[tuple[int, ...], list[Factor]] | None = None
+        self._factors: tuple[tuple[Tensor, ...], list[int], list[Factor]] | None = None
 
     # --- shape ---
 
@@ -89,7 +90,9 @@ class LaplaceCovariance:
         """The same covariance with a larger batch shape (no copy)."""
         shape = (*batch_shape, self.dim)
         diag, weight, coord = (v.expand(shape) for v in self._vectors)
-        return LaplaceCovariance(diag, weight, coord, validate_args=False)
+        expanded = LaplaceCovariance(diag, weight, coord, validate_args=False)  # the values have been looked at
+        expanded._validate = self._validate
+        return expanded
 
     # --- factorisation ---
 
@@ -107,11 +110,20 @@ class LaplaceCovariance:
 
     def _each(self) -> list[tuple[tuple[Tensor, Tensor, Tensor], Factor]]:
         """Parameters and current factor of every covariance of the batch."""
-        versions = (self.diag._version, self.weight._version, self.coord._version)
-        if self._factors is None or self._factors[0] != versions:
-            factors = [Factor(*ops.factor_op(*(v.detach() for v in vectors))) for vectors in self._flat]
-            self._factors = (versions, factors)
-        return list(zip(self._flat, self._factors[1], strict=True))
+        vectors = self._vectors
+        # Inference tensors have no version counter, and cannot be changed outside inference mode.
+        versions = [-1 if v.is_inference() else v._version for v in vectors]
+        known = self._factors
+        if known is None or known[1] != versions or any(v is not w for v, w in zip(known[0], vectors, strict=True)):
+            # A factor made in inference mode must serve autograd later.
+            with torch.inference_mode(False):
+                made = [Factor(*ops.factor_op(*(v.detach() for v in one))) for one in self._flat]
+            self._factors = known = (vectors, versions, made)
+        return list(zip(self._flat, known[2], strict=True))
+
+    def __getstate__(self) -> dict[str, object]:
+        """Copies leave the factorisation behind: their vectors count versions anew."""
+        return self.__dict__ | {"_factors": None}
 
     @property
     def factor(self) -> Factor:
@@ -160,9 +172,18 @@ class LaplaceCovariance:
             flat = one(rows.reshape(-1, self.dim), *each[0])
             return flat.reshape(rows.shape[:-1] + flat.shape[1:])
         lead = broadcast(rows=rows.shape[:-1], parameters=self.batch_shape)
-        folded = rows.expand((*lead, self.dim)).reshape(-1, len(each), self.dim)
-        results = torch.stack([one(folded[:, i], *pair) for i, pair in enumerate(each)], dim=1)
-        return results.reshape(lead + results.shape[2:])
+        # To (..., batch size, rows per covariance, D): axes along which the parameters have size 1 are rows.
+        batch = (1,) * (len(lead) - len(self.batch_shape)) + tuple(self.batch_shape)
+        shared = [i for i, size in enumerate(batch) if size == 1]
+        own = [i for i, size in enumerate(batch) if size != 1]
+        axes = (*own, *shared)
+        folded = rows.expand((*lead, self.dim)).permute(*axes, -1)
+        outer = folded.shape[:-1]
+        parts = folded.reshape(len(each), -1, self.dim).unbind(0)
+        results = torch.stack([one(part, *pair) for part, pair in zip(parts, each, strict=True)])
+        unfolded = results.reshape(outer + results.shape[2:])
+        back = [axes.index(i) for i in range(len(axes))]
+        return unfolded.permute(*back, *range(len(axes), unfolded.dim()))
 
     def nll(self, x: Tensor, loc: Tensor) -> Tensor:
         """-log N(x; loc, Sigma) of rows x (..., D), shape (...). loc: (D,), or (..., D) with the batch shape.
@@ -171,7 +192,13 @@ class LaplaceCovariance:
         """
         rows = check_rows("x", x, self.dim, self.diag)
         rows = rows.to(compute_dtype(rows.dtype))
-        locs = iter(loc.to(rows.dtype).expand(self.diag.shape).reshape(-1, self.dim).unbind(0))
+        centre = check_rows("loc", loc, self.dim, self.diag).to(rows.dtype)
+        if broadcast(loc=centre.shape, parameters=self.diag.shape) != self.diag.shape:
+            raise ValueError(
+                f"loc {tuple(loc.shape)} has a larger batch shape than the parameters {tuple(self.diag.shape)}: "
+                "expand the covariance first"
+            )
+        locs = iter(centre.expand(self.diag.shape).reshape(-1, self.dim).unbind(0))
 
         def one(part: Tensor, vectors: tuple[Tensor, Tensor, Tensor], factor: Factor) -> Tensor:
             centre, table = next(locs), factor.table(part.dtype)
@@ -201,8 +228,9 @@ class LaplaceCovariance:
     def rescale(self, variance: Tensor) -> LaplaceCovariance:
         """The covariance with the same correlations and the given marginal variances (..., D), positive."""
         target = check_rows("variance", variance, self.dim, self.diag)
-        if self._validate and checks_possible(target) and not bool((target > 0).all()):
-            raise ValueError("variance must be positive everywhere")
+        if self._validate and checks_possible(target):
+            require_finite("variance", target.detach())
+            require_positive("variance", target.detach())
         ratio = target / self.diagonal()
         return LaplaceCovariance(ratio * self.diag, ratio.sqrt() * self.weight, self.coord, self._validate)
 
