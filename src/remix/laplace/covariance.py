@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 
 import torch
@@ -49,7 +50,7 @@ class LaplaceCovariance:
         check_parameters(diag, weight, coord, values=self._validate)
         shape = broadcast(diag=diag.shape, weight=weight.shape, coord=coord.shape)
         self.diag, self.weight, self.coord = (v if v.shape == shape else v.expand(shape) for v in (diag, weight, coord))
-        self._factors: tuple[tuple[Tensor, ...], list[int], list[Factor]] | None = None
+        self._factors: tuple[tuple[Tensor, ...], list[int] | None, list[Factor]] | None = None
 
     # --- shape ---
 
@@ -110,16 +111,18 @@ class LaplaceCovariance:
 
     def _each(self) -> list[tuple[tuple[Tensor, Tensor, Tensor], Factor]]:
         """Parameters and current factor of every covariance of the batch."""
-        vectors = self._vectors
-        # Inference tensors have no version counter, and cannot be changed outside inference mode.
-        versions = [-1 if v.is_inference() else v._version for v in vectors]
-        known = self._factors
-        if known is None or known[1] != versions or any(v is not w for v, w in zip(known[0], vectors, strict=True)):
-            # A factor made in inference mode must serve autograd later.
-            with torch.inference_mode(False):
-                made = [Factor(*ops.factor_op(*(v.detach() for v in one))) for one in self._flat]
-            self._factors = known = (vectors, versions, made)
+        if torch.compiler.is_compiling():  # version counters are not known there: a factorisation in every graph
+            return list(zip(self._flat, self._factorise(), strict=True))
+        vectors, known = self._vectors, self._factors
+        # Inference tensors do not count versions: None is never current.
+        versions = None if any(v.is_inference() for v in vectors) else [v._version for v in vectors]
+        if known is None or known[1] is None or known[1] != versions or any(map(operator.is_not, known[0], vectors)):
+            with torch.inference_mode(False):  # what is kept must serve autograd later
+                known = self._factors = (vectors, versions, self._factorise())
         return list(zip(self._flat, known[2], strict=True))
+
+    def _factorise(self) -> list[Factor]:
+        return [Factor(*ops.factor_op(*(v.detach() for v in vectors))) for vectors in self._flat]
 
     def __getstate__(self) -> dict[str, object]:
         """Copies leave the factorisation behind: their vectors count versions anew."""
