@@ -193,6 +193,14 @@ class LaplaceCovariance:
 
         Fused: value and gradient in x take one pass where only x or loc needs a gradient.
         """
+        value = self._nll(x, loc)
+        if self._validate and checks_possible(value) and not bool(torch.isfinite(value.detach()).all()):
+            require_finite("x", x.detach())
+            require_finite("loc", loc.detach())
+        return value
+
+    def _nll(self, x: Tensor, loc: Tensor) -> Tensor:
+        """`nll` without a look at the values."""
         rows = check_rows("x", x, self.dim, self.diag)
         rows = rows.to(compute_dtype(rows.dtype))
         centre = check_rows("loc", loc, self.dim, self.diag).to(rows.dtype)

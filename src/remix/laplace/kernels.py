@@ -82,11 +82,11 @@ def _path() -> tuple[str, str]:
 
 @cache
 def _load() -> tuple[NativeLibrary | None, str]:
-    """The library, or None and the reason why not. A library that fails gives one warning."""
+    """The library, or None and the reason why not, with one warning."""
     path = find_library()
-    if path is None:
-        return None, "the native library was not built (no C++ compiler at installation?)"
     try:
+        if path is None:
+            raise OSError("the native library was not built (no C++ compiler at installation?)")
         library = NativeLibrary(path)
         problem = _self_test(library)
     except (OSError, AttributeError) as error:
