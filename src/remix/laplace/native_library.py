@@ -111,11 +111,12 @@ class NativeLibrary:
         """t_b g_b (B, D), g = Sigma^-1 (x - loc), and the three sums (3, D) of `adjoint.nll_adjoint`."""
         if x.stride(-1) != 1:
             x = x.contiguous()
+        loc, row_weight = loc.contiguous(), row_weight.contiguous()  # held until the call returns
         rows, size = x.shape
         out, totals = torch.empty(rows, size, dtype=x.dtype), torch.zeros(3, size, dtype=torch.float64)
         if rows and self._gradients[x.dtype](
             _pointer(x), x.stride(0), rows, size, _pointer(loc), _pointer(rank), _pointer(vectors),
-            _pointer(row_weight.contiguous()), _pointer(out), _pointer(totals), torch.get_num_threads(),
+            _pointer(row_weight), _pointer(out), _pointer(totals), torch.get_num_threads(),
         ):  # fmt: skip
             raise MemoryError(f"no memory for the scratch tiles of {rows} x {size} rows")
         return out, totals
