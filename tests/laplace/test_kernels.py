@@ -108,9 +108,9 @@ def compiled(code: str, target: Path) -> Path:
 
 
 def idle_library(abi: int) -> str:
-    """C source with every symbol of the library; its kernels do nothing."""
-    sources = "\n".join(p.read_text() for p in (PACKAGE / "laplace/native").glob("*.cpp"))
-    names = set(re.findall(r"REMIX_API\s+\w[\w\s*]*?\b(remix_\w+)\s*\(", sources)) - {"remix_abi"}
+    """C source with every symbol that is loaded; its kernels do nothing."""
+    loader = (PACKAGE / "laplace/native_library.py").read_text()
+    names = set(re.findall(r"handle\.(remix_\w+)", loader)) - {"remix_abi"}
     return f"int remix_abi() {{ return {abi}; }}\n" + "".join(f"int {n}() {{ return 0; }}\n" for n in sorted(names))
 
 

@@ -135,6 +135,18 @@ def test_shift_and_reflection_of_the_coordinates_and_sign_of_the_weights(path: s
             assert_near(mine, theirs, 1e-11)
 
 
+def test_ties_are_taken_in_the_order_of_the_coordinates(path: str) -> None:
+    """A stable sort decides, 0 and -0 being equal; whitening and coordinate gradients depend on it."""
+    size = 300
+    coord = torch.randint(0, 5, (size,)).double() - 2
+    coord[::7] = -0.0
+    x, _, diag, weight, _ = (v.double() for v in draw((4,), size))
+    sigma = LaplaceCovariance(diag, weight, coord)
+    assert torch.equal(sigma.factor.order, (coord + 0.0).argsort(stable=True))
+    assert_near(sigma.whiten(x), DenseTwin(diag, weight, coord + 0.0).whiten(x))
+    assert_near(sigma.whiten(x), LaplaceCovariance(diag, weight, coord + 0.0).whiten(x), 0)
+
+
 def test_coordinate_gradient_sums_to_zero() -> None:
     """Because a shift changes nothing."""
     assert abs(likelihood([v.double() for v in draw((4,), 50)])[-1].sum()) < 1e-12
