@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 
 import torch
@@ -18,6 +19,7 @@ from remix.laplace.validate import (
     checks_possible,
     compute_dtype,
     require_finite,
+    require_positive,
 )
 
 __all__ = ["LaplaceCovariance"]
@@ -48,7 +50,7 @@ class LaplaceCovariance:
         check_parameters(diag, weight, coord, values=self._validate)
         shape = broadcast(diag=diag.shape, weight=weight.shape, coord=coord.shape)
         self.diag, self.weight, self.coord = (v if v.shape == shape else v.expand(shape) for v in (diag, weight, coord))
-        self._factors: tuple[tuple[int, ...], list[Factor]] | None = None
+        self._factors: tuple[tuple[Tensor, ...], list[int] | None, list[Factor]] | None = None
 
     # --- shape ---
 
@@ -89,7 +91,9 @@ class LaplaceCovariance:
         """The same covariance with a larger batch shape (no copy)."""
         shape = (*batch_shape, self.dim)
         diag, weight, coord = (v.expand(shape) for v in self.parameters)
-        return LaplaceCovariance(diag, weight, coord, validate_args=False)
+        expanded = LaplaceCovariance(diag, weight, coord, validate_args=False)  # the values have been looked at
+        expanded._validate = self._validate
+        return expanded
 
     # --- factorisation ---
 
@@ -108,11 +112,22 @@ class LaplaceCovariance:
 
     def _each(self) -> list[tuple[tuple[Tensor, Tensor, Tensor], Factor]]:
         """Parameters and current factor of every covariance of the batch."""
-        versions = (self.diag._version, self.weight._version, self.coord._version)
-        if self._factors is None or self._factors[0] != versions:
-            factors = [Factor(*ops.factor_op(*(v.detach() for v in vectors))) for vectors in self._flat]
-            self._factors = (versions, factors)
-        return list(zip(self._flat, self._factors[1], strict=True))
+        if torch.compiler.is_compiling():  # version counters are not known there: a factorisation in every graph
+            return list(zip(self._flat, self._factorise(), strict=True))
+        vectors, known = self.parameters, self._factors
+        # Inference tensors do not count versions: None is never current.
+        versions = None if any(v.is_inference() for v in vectors) else [v._version for v in vectors]
+        if known is None or known[1] is None or known[1] != versions or any(map(operator.is_not, known[0], vectors)):
+            with torch.inference_mode(False):  # what is kept must serve autograd later
+                known = self._factors = (vectors, versions, self._factorise())
+        return list(zip(self._flat, known[2], strict=True))
+
+    def _factorise(self) -> list[Factor]:
+        return [Factor(*ops.factor_op(*(v.detach() for v in vectors))) for vectors in self._flat]
+
+    def __getstate__(self) -> dict[str, object]:
+        """Copies leave the factorisation behind: their vectors count versions anew."""
+        return self.__dict__ | {"_factors": None}
 
     @property
     def factors(self) -> list[Factor]:
@@ -166,18 +181,41 @@ class LaplaceCovariance:
             flat = one(rows.reshape(-1, self.dim), *each[0])
             return flat.reshape(rows.shape[:-1] + flat.shape[1:])
         lead = broadcast(rows=rows.shape[:-1], parameters=self.batch_shape)
-        folded = rows.expand((*lead, self.dim)).reshape(-1, len(each), self.dim)
-        results = torch.stack([one(folded[:, i], *pair) for i, pair in enumerate(each)], dim=1)
-        return results.reshape(lead + results.shape[2:])
+        # To (..., batch size, rows per covariance, D): axes along which the parameters have size 1 are rows.
+        batch = (1,) * (len(lead) - len(self.batch_shape)) + tuple(self.batch_shape)
+        shared = [i for i, size in enumerate(batch) if size == 1]
+        own = [i for i, size in enumerate(batch) if size != 1]
+        axes = (*own, *shared)
+        folded = rows.expand((*lead, self.dim)).permute(*axes, -1)
+        outer = folded.shape[:-1]
+        parts = folded.reshape(len(each), -1, self.dim).unbind(0)
+        results = torch.stack([one(part, *pair) for part, pair in zip(parts, each, strict=True)])
+        unfolded = results.reshape(outer + results.shape[2:])
+        back = [axes.index(i) for i in range(len(axes))]
+        return unfolded.permute(*back, *range(len(axes), unfolded.dim()))
 
     def nll(self, x: Tensor, loc: Tensor) -> Tensor:
         """-log N(x; loc, Sigma) of rows x (..., D), shape (...). loc: (D,), or (..., D) with the batch shape.
 
         Fused: value and gradient in x take one pass where only x or loc needs a gradient.
         """
+        value = self._nll(x, loc)
+        if self._validate and checks_possible(value) and not bool(torch.isfinite(value.detach()).all()):
+            require_finite("x", x.detach())
+            require_finite("loc", loc.detach())
+        return value
+
+    def _nll(self, x: Tensor, loc: Tensor) -> Tensor:
+        """`nll` without a look at the values."""
         rows = check_rows("x", x, self.dim, self.diag)
         rows = rows.to(compute_dtype(rows.dtype))
-        locs = iter(loc.to(rows.dtype).expand(self.diag.shape).reshape(-1, self.dim).unbind(0))
+        centre = check_rows("loc", loc, self.dim, self.diag).to(rows.dtype)
+        if broadcast(loc=centre.shape, parameters=self.diag.shape) != self.diag.shape:
+            raise ValueError(
+                f"loc {tuple(loc.shape)} has a larger batch shape than the parameters {tuple(self.diag.shape)}: "
+                "expand the covariance first"
+            )
+        locs = iter(centre.expand(self.diag.shape).reshape(-1, self.dim).unbind(0))
 
         def one(part: Tensor, vectors: tuple[Tensor, Tensor, Tensor], factor: Factor) -> Tensor:
             centre, table = next(locs), factor.table(part.dtype)
@@ -207,8 +245,9 @@ class LaplaceCovariance:
     def rescale(self, variance: Tensor) -> LaplaceCovariance:
         """The covariance with the same correlations and the given marginal variances (..., D), positive."""
         target = check_rows("variance", variance, self.dim, self.diag)
-        if self._validate and checks_possible(target) and not bool((target > 0).all()):
-            raise ValueError("variance must be positive everywhere")
+        if self._validate and checks_possible(target):
+            require_finite("variance", target.detach())
+            require_positive("variance", target.detach())
         ratio = target / self.diagonal()
         return LaplaceCovariance(ratio * self.diag, ratio.sqrt() * self.weight, self.coord, self._validate)
 

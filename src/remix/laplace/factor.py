@@ -42,7 +42,8 @@ class Factor:
     def table(self, dtype: torch.dtype) -> Tensor:
         """Coefficients of the four sweeps in the dtype of the data, (4, D, 4); made once."""
         if dtype not in self._tables:
-            self._tables[dtype] = kernels.sweep_table(self.vectors, dtype)
+            with torch.inference_mode(False):  # what is kept must serve autograd later
+                self._tables[dtype] = kernels.sweep_table(self.vectors, dtype)
         return self._tables[dtype]
 
     def unsort(self, sorted_vector: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from torch import Tensor
 from remix.laplace import blocked, filters, reference
 from remix.laplace.filters import VECTORS, Sweep
 from remix.laplace.native_library import NativeLibrary, find_library
+from remix.laplace.validate import checks_possible
 
 __all__ = ["PATHS", "KernelStatus", "factorise", "filter_rows", "native", "status", "sweep_table", "use"]
 
@@ -82,11 +83,11 @@ def _path() -> tuple[str, str]:
 
 @cache
 def _load() -> tuple[NativeLibrary | None, str]:
-    """The library, or None and the reason why not. A library that fails gives one warning."""
+    """The library, or None and the reason why not, with one warning."""
     path = find_library()
-    if path is None:
-        return None, "the native library was not built (no C++ compiler at installation?)"
     try:
+        if path is None:
+            raise OSError("the native library was not built (no C++ compiler at installation?)")
         library = NativeLibrary(path)
         problem = _self_test(library)
     except (OSError, AttributeError) as error:
@@ -146,8 +147,8 @@ def factorise(diag: Tensor, weight: Tensor, coord: Tensor) -> tuple[Tensor, Tens
 
 
 def sweep_table(vectors: Tensor, dtype: torch.dtype) -> Tensor:
-    """`filters.sweep_table`, by the path in use."""
-    if _path_for(vectors) == "native" and (library := native()):
+    """`filters.sweep_table`, by the path in use. No operator, so traced by torch.compile and vmap: then by torch."""
+    if checks_possible(vectors) and _path_for(vectors) == "native" and (library := native()):
         return library.sweep_table(vectors, dtype)
     return filters.sweep_table(vectors, dtype)
 

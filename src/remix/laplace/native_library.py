@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from ctypes import c_int, c_int64, c_uint64, c_void_p
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -23,6 +23,20 @@ def find_library() -> Path | None:
     return next(iter(sorted(Path(__file__).parent.glob("_native*.so"))), None)
 
 
+def _require_whole_file(path: Path) -> None:
+    """Raises ``OSError`` for an ELF file that ends too early: loading one can kill the process.
+
+    The table of sections is the last thing in the file; the header says where it is (offsets of the 64-bit format).
+    """
+    with path.open("rb") as file:
+        header = file.read(64)
+    if header[:5] == b"\x7fELF\x02":
+        order: Literal["little", "big"] = "little" if header[5:6] == b"\x01" else "big"
+        start, width, count = (int.from_bytes(header[i:j], order) for i, j in ((40, 48), (58, 60), (60, 62)))
+        if len(header) < 64 or path.stat().st_size < start + width * count:
+            raise OSError(f"{path.name} is damaged: the file ends too early")
+
+
 def _pointer(tensor: Tensor | None) -> c_void_p:
     return c_void_p(None if tensor is None else tensor.data_ptr())
 
@@ -35,6 +49,7 @@ class NativeLibrary:
 
     def __init__(self, path: Path):
         self.path = path
+        _require_whole_file(path)
         self.handle = ctypes.CDLL(str(path))
         try:
             abi = self.handle.remix_abi()
@@ -77,6 +92,8 @@ class NativeLibrary:
         """As `remix.laplace.blocked.filter_rows`, with ``rank`` (D,) int32: coordinate -> sorted position."""
         if x.stride(-1) != 1:
             x = x.contiguous()
+        if loc is not None:
+            loc = loc.contiguous()
         rows, size = x.shape
         total = torch.empty(rows, dtype=torch.float64) if squares else None
         out = torch.empty(rows, size, dtype=x.dtype) if keep else None
@@ -98,11 +115,12 @@ class NativeLibrary:
         """t_b g_b (B, D), g = Sigma^-1 (x - loc), and the three sums (3, D) of `adjoint.nll_adjoint`."""
         if x.stride(-1) != 1:
             x = x.contiguous()
+        loc, row_weight = loc.contiguous(), row_weight.contiguous()  # held until the call returns
         rows, size = x.shape
         out, totals = torch.empty(rows, size, dtype=x.dtype), torch.zeros(3, size, dtype=torch.float64)
         if rows and self._gradients[x.dtype](
             _pointer(x), x.stride(0), rows, size, _pointer(loc), _pointer(rank), _pointer(vectors),
-            _pointer(row_weight.contiguous()), _pointer(out), _pointer(totals), torch.get_num_threads(),
+            _pointer(row_weight), _pointer(out), _pointer(totals), torch.get_num_threads(),
         ):  # fmt: skip
             raise MemoryError(f"no memory for the scratch tiles of {rows} x {size} rows")
         return out, totals

@@ -122,10 +122,10 @@ class LaplaceNormal(Distribution):
         """log N(value; loc, Sigma) of rows (..., D), shape (...)."""
         rows = check_rows("value", value, self.covariance.dim, self.loc)
         if self.basis is None:
-            nll = self.covariance.nll(rows, self.loc)
+            nll = self.covariance._nll(rows, self.loc)
         else:
             rows = rows.to(compute_dtype(rows.dtype))
-            nll = self.covariance.nll(self.basis.forward(rows - self.loc), torch.zeros_like(self.loc))
+            nll = self.covariance._nll(self.basis.forward(rows - self.loc), torch.zeros_like(self.loc))
         # A row that is not finite cannot have a finite likelihood: looking at B numbers is enough to look at B x D.
         if self._validate_args and checks_possible(nll) and not bool(torch.isfinite(nll.detach()).all()):
             require_finite("value", rows.detach())

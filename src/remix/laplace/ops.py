@@ -15,6 +15,7 @@ from torch import Tensor
 from remix.laplace import adjoint, kernels
 from remix.laplace.factor import Factor, sweeps_of
 from remix.laplace.filters import SWEEPS, TRANSPOSE, WHITEN, WHITEN_T
+from remix.laplace.validate import compute_dtype
 
 __all__ = ["factor_op", "filter_op", "inverse_diagonal_op", "logdet_op", "nll_op"]
 
@@ -190,11 +191,16 @@ def _scaled_solve(
 
 
 def _scale_rows(gradient: Tensor, row_weight: Tensor) -> Tensor:
-    """t_b g_b, in place: the tensor is ours. Under tracing (tensor subclasses) as a plain product."""
+    """t_b g_b, in place: the tensor is ours. Under tracing (tensor subclasses) and vmap as a plain product."""
     if type(gradient) is not Tensor or type(row_weight) is not Tensor:
         return row_weight.unsqueeze(-1) * gradient
-    if row_weight.device.type == "cpu" and bool((row_weight == 1).all()):
-        return gradient
+    if row_weight.device.type == "cpu":
+        try:
+            all_one = bool((row_weight == 1).all())
+        except RuntimeError:  # batched cotangents (is_grads_batched) have no one value, and more than one result
+            return row_weight.unsqueeze(-1) * gradient
+        if all_one:
+            return gradient
     return gradient.mul_(row_weight.unsqueeze(-1))
 
 
@@ -217,13 +223,13 @@ def _(info: Any, in_dims: tuple[Any, ...], x: Tensor, *rest: Any) -> tuple[tuple
 def logdet_op(
     diag: Tensor, weight: Tensor, coord: Tensor, order: Tensor, rank: Tensor, vectors: Tensor, logdet: Tensor
 ) -> Tensor:
-    """log det Sigma, a scalar in the dtype of diag."""
-    return logdet.to(diag.dtype, copy=True)
+    """log det Sigma, a scalar in the computing dtype of diag."""
+    return logdet.to(compute_dtype(diag.dtype), copy=True)
 
 
 @logdet_op.register_fake
 def _(diag: Tensor, *rest: Any) -> Tensor:
-    return diag.new_empty(())
+    return diag.new_empty((), dtype=compute_dtype(diag.dtype))
 
 
 @torch.library.custom_op("remix::laplace_inverse_diagonal", mutates_args=())

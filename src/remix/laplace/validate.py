@@ -13,6 +13,7 @@ __all__ = [
     "compute_dtype",
     "finite",
     "require_finite",
+    "require_positive",
 ]
 
 
@@ -22,8 +23,10 @@ def compute_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def checks_possible(*tensors: Tensor) -> bool:
-    """Whether values may be looked at: not while compiling, nor inside a functorch transform."""
-    return not torch.compiler.is_compiling() and not any(torch._C._functorch.is_batchedtensor(t) for t in tensors)
+    """Whether values may be looked at: not while compiling, inside vmap, or of meta tensors."""
+    if torch.compiler.is_compiling():
+        return False
+    return not any(t.is_meta or torch._C._functorch.is_batchedtensor(t) for t in tensors)
 
 
 def broadcast(**shapes: torch.Size) -> torch.Size:
@@ -67,6 +70,15 @@ def require_finite(name: str, tensor: Tensor) -> None:
         )
 
 
+def require_positive(name: str, tensor: Tensor) -> None:
+    """Raises if a value is not positive, saying which."""
+    if not bool((tensor > 0).all()):
+        where = tuple((~(tensor > 0)).nonzero()[0].tolist())
+        raise ValueError(
+            f"{name} ({describe(tensor)}) must be positive, but is {float(tensor[where]):g} at index {where}"
+        )
+
+
 def require_alike(name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
     """Same device and same computing dtype."""
     if tensor.device != other.device:
@@ -85,16 +97,17 @@ def check_parameters(diag: Tensor, weight: Tensor, coord: Tensor, values: bool) 
         require_float_vector(name, vector)
         require_alike(name, vector, "diag", diag)
         if vector.shape[-1] != diag.shape[-1]:
-            raise ValueError(f"{name} has {vector.shape[-1]} coordinates but diag has {diag.shape[-1]}")
+            raise ValueError(
+                f"{name} (shape {tuple(vector.shape)}) has {vector.shape[-1]} coordinates but diag (shape "
+                f"{tuple(diag.shape)}) has {diag.shape[-1]}"
+            )
+        if vector.numel() == 0:
+            raise ValueError(f"{name} has shape {tuple(vector.shape)}: there is no covariance in an empty batch")
     broadcast(diag=diag.shape, weight=weight.shape, coord=coord.shape)
     if values and checks_possible(diag, weight, coord):
         for name, vector in (("diag", diag), ("weight", weight), ("coord", coord)):
             require_finite(name, vector)
-        if not bool((diag > 0).all()):
-            where = tuple((~(diag > 0)).nonzero()[0].tolist())
-            raise ValueError(
-                f"diag ({describe(diag)}) must be positive, but is {float(diag[where]):g} at index {where}"
-            )
+        require_positive("diag", diag)
 
 
 def check_rows(name: str, x: object, dim: int, like: Tensor) -> Tensor:
