@@ -1,0 +1,142 @@
+"""KL divergences of Laplace normals, registered with torch.distributions. Importing this module registers them.
+
+Pairs: two Laplace normals (O(D) with the same sorted order, O(D log D) otherwise); a Laplace normal and a diagonal one,
+``Independent(Normal(loc, scale), 1)``, either way; a Laplace normal and a ``MultivariateNormal``, either way, through
+dense matrices and so only up to the size that ``covariance_matrix`` allows. A plain ``Normal`` of D entries is a batch
+of D scalars to torch, not one distribution on R^D: wrap it in ``Independent``.
+
+All are differentiable in every parameter of both sides.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Independent, MultivariateNormal, Normal, kl_divergence, register_kl
+
+from remix.laplace import kernels
+from remix.laplace.inner import check_alike, over_batch
+from remix.laplace.normal import LaplaceNormal
+from remix.laplace.plane import Axis, plane_form
+from remix.laplace.precision import precision_kernel
+
+__all__ = ["covariance_divergence", "trace_term"]
+
+
+@register_kl(LaplaceNormal, LaplaceNormal)  # type: ignore[untyped-decorator]
+def _laplace_laplace(p: LaplaceNormal, q: LaplaceNormal) -> Tensor:
+    check_alike("q", p.covariance, q.covariance)
+    if p.basis != q.basis:
+        raise ValueError(
+            f"p has basis {p.basis} and q has basis {q.basis}: the KL divergence needs both in the same basis; "
+            "fit both with the same one, or compare by Monte Carlo: (p.log_prob(x) - q.log_prob(x)).mean(), x ~ p"
+        )
+    shift = p.loc - q.loc
+    if p.basis is not None:
+        shift = p.basis.forward(shift)
+    vectors = [v for c in (p.covariance, q.covariance) for v in (c.diag, c.weight, c.coord)]
+    return over_batch(covariance_divergence, vectors) + 0.5 * _quadratic_form(q, shift)
+
+
+@register_kl(LaplaceNormal, Independent)  # type: ignore[untyped-decorator]
+def _laplace_diagonal(p: LaplaceNormal, q: Independent) -> Tensor:
+    variance = _diagonal_variance(q, p)
+    terms = p.variance / variance - 1 + (p.loc - q.mean).square() / variance + variance.log()
+    return 0.5 * (terms.sum(-1) - p.covariance.logdet())
+
+
+@register_kl(Independent, LaplaceNormal)  # type: ignore[untyped-decorator]
+def _diagonal_laplace(p: Independent, q: LaplaceNormal) -> Tensor:
+    variance = _diagonal_variance(p, q)
+    if q.basis is not None:
+        raise ValueError(
+            f"q has basis {q.basis}, in which the diagonal p is dense: the KL divergence of a diagonal normal from a "
+            "LaplaceNormal needs q without a basis"
+        )
+    trace = (variance * q.covariance.inverse_diagonal() - 1 - variance.log()).sum(-1)
+    return 0.5 * (trace + _quadratic_form(q, p.mean - q.loc) + q.covariance.logdet())
+
+
+@register_kl(LaplaceNormal, MultivariateNormal)  # type: ignore[untyped-decorator]
+def _laplace_dense(p: LaplaceNormal, q: MultivariateNormal) -> Tensor:
+    _check_dimension(p, q)
+    return kl_divergence(MultivariateNormal(p.loc, p.covariance_matrix), q)
+
+
+@register_kl(MultivariateNormal, LaplaceNormal)  # type: ignore[untyped-decorator]
+def _dense_laplace(p: MultivariateNormal, q: LaplaceNormal) -> Tensor:
+    _check_dimension(q, p)
+    return kl_divergence(p, MultivariateNormal(q.loc, q.covariance_matrix))
+
+
+def covariance_divergence(
+    diag0: Tensor, weight0: Tensor, coord0: Tensor, diag1: Tensor, weight1: Tensor, coord1: Tensor
+) -> Tensor:
+    """KL(N(0, Sigma0) || N(0, Sigma1)) for float64 vectors (D,), a scalar; differentiable in all six."""
+    axis0, axis1 = Axis.of(coord0), Axis.of(coord1)
+    on_cpu = diag0.device.type == "cpu"
+    if on_cpu and kernels.native() is not None and torch.equal(axis0.order, axis1.order):
+        vectors = [v[axis0.order] for v in (diag0, weight0, diag1, weight1)]
+        value: Tensor = _LineDivergence.apply(*vectors[:2], axis0.gap, *vectors[2:], axis1.gap)  # type: ignore[no-untyped-call]
+    else:
+        precision1 = precision_kernel(diag1, weight1, axis1)
+        innovation0 = precision_kernel(diag0, weight0, axis0).innovation
+        trace = trace_term(precision1, diag0, weight0, axis0)
+        value = 0.5 * (trace - diag0.shape[0] + (precision1.innovation.log() - innovation0.log()).sum())
+    return value.clamp_min(0)
+
+
+def trace_term(precision: Any, diag: Tensor, weight: Tensor, axis: Axis) -> Tensor:
+    """tr(Sigma1^-1 Sigma0) of a `PrecisionKernel` and a covariance (diag, weight (D,), axis of its coordinates)."""
+    diagonal = torch.dot(precision.diagonal, diag + weight.square())
+    return diagonal - 2 * plane_form(weight * precision.left, weight * precision.right, precision.axis, axis)
+
+
+class _LineDivergence(torch.autograd.Function):
+    """The divergence of two covariances with the same sorted order: value and gradients in one native pass."""
+
+    @staticmethod
+    def forward(ctx: Any, *vectors: Tensor) -> Tensor:
+        size = vectors[0].shape[0]
+        gradient = vectors[0].new_empty(6, size) if any(ctx.needs_input_grad) else None
+        library: Any = kernels.native()
+        library.remix_kl_line.restype = ctypes.c_double
+        arrays = [v.contiguous() for v in vectors]
+        pointers = [ctypes.c_void_p(v.data_ptr()) for v in arrays]
+        pointers.append(ctypes.c_void_p(None if gradient is None else gradient.data_ptr()))
+        value = library.remix_kl_line(ctypes.c_int64(size), *pointers)
+        if gradient is not None:
+            ctx.save_for_backward(gradient)
+        return vectors[0].new_tensor(value)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
+        (gradient,) = ctx.saved_tensors
+        return tuple(grad * gradient)
+
+
+def _quadratic_form(q: LaplaceNormal, shift: Tensor) -> Tensor:
+    """shift' Sigma^-1 shift, as a sum of squares."""
+    return q.covariance.whiten(shift).square().sum(-1)
+
+
+def _diagonal_variance(diagonal: Independent, laplace: LaplaceNormal) -> Tensor:
+    base = diagonal.base_dist
+    if not isinstance(base, Normal) or diagonal.reinterpreted_batch_ndims != 1:
+        raise NotImplementedError(
+            f"the KL divergence between a LaplaceNormal and {diagonal} is not known: the diagonal normal is "
+            "Independent(Normal(loc, scale), 1)"
+        )
+    _check_dimension(laplace, diagonal)
+    return base.variance
+
+
+def _check_dimension(laplace: LaplaceNormal, other: Independent | MultivariateNormal) -> None:
+    if laplace.event_shape != other.event_shape:
+        raise ValueError(
+            f"the LaplaceNormal has event shape {tuple(laplace.event_shape)}, the other distribution "
+            f"{tuple(other.event_shape)}: expected the same dimension"
+        )
