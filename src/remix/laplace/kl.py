@@ -103,14 +103,14 @@ class _LineDivergence(torch.autograd.Function):
         size = vectors[0].shape[0]
         gradient = vectors[0].new_empty(6, size) if any(ctx.needs_input_grad) else None
         library: Any = kernels.native()
-        library.remix_kl_line.restype = ctypes.c_double
-        arrays = [v.contiguous() for v in vectors]
-        pointers = [ctypes.c_void_p(v.data_ptr()) for v in arrays]
-        pointers.append(ctypes.c_void_p(None if gradient is None else gradient.data_ptr()))
-        value = library.remix_kl_line(ctypes.c_int64(size), *pointers)
+        value = vectors[0].new_empty(())
+        arrays = [v.contiguous() for v in vectors] + [gradient, value]
+        pointers = [ctypes.c_void_p(None if v is None else v.data_ptr()) for v in arrays]
+        if library.handle.remix_kl_line(ctypes.c_int64(size), *pointers):
+            raise MemoryError(f"no memory for the KL divergence of {size} coordinates")
         if gradient is not None:
             ctx.save_for_backward(gradient)
-        return vectors[0].new_tensor(value)
+        return value
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]

@@ -80,13 +80,11 @@ def plane_sums(left: Tensor, right: Tensor, first: Axis, second: Axis) -> Tensor
         sums = _levels(left, right, rank, first.positions(), second.positions())
     else:
         sums = left.new_zeros(4, len(order))
-        arrays = (rank.int(), first.positions(), second.positions(), left, right)
-        arrays = tuple(v.contiguous() for v in arrays)
-        library.remix_plane_sums(
-            ctypes.c_int64(len(order)),
-            *(ctypes.c_void_p(v.data_ptr()) for v in (*arrays, sums)),
-            ctypes.c_int(torch.get_num_threads()),
-        )
+        arrays = (rank.int(), first.positions(), second.positions(), left, right, sums)
+        pointers = [ctypes.c_void_p(v.data_ptr()) for v in arrays]
+        threads = ctypes.c_int(torch.get_num_threads())
+        if library.handle.remix_plane_sums(ctypes.c_int64(len(order)), *pointers, threads):
+            raise MemoryError(f"no memory for the kernel sums of {len(order)} points")
     return torch.empty_like(sums).index_copy_(1, order, sums)
 
 

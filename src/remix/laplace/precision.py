@@ -49,7 +49,7 @@ class _Precision(torch.autograd.Function):
         if library is None:
             return _forward(diag, weight, gap)
         out = diag.new_empty(5, len(diag))
-        _call(library.remix_precision, diag, weight, gap, out)
+        _call(library.handle.remix_precision, diag, weight, gap, out)
         return out
 
     @staticmethod
@@ -59,13 +59,14 @@ class _Precision(torch.autograd.Function):
         if library is None:
             return _adjoint(diag, weight, gap, bar)
         out = diag.new_empty(3, len(diag))
-        _call(library.remix_precision_adjoint, diag, weight, gap, bar.contiguous(), out)
+        _call(library.handle.remix_precision_adjoint, diag, weight, gap, bar.contiguous(), out)
         return tuple(out)
 
 
 def _call(function: Any, diag: Tensor, weight: Tensor, gap: Tensor, *rest: Tensor) -> None:
     arrays = [v.contiguous() for v in (diag, weight, gap)] + list(rest)
-    function(ctypes.c_int64(len(diag)), *(ctypes.c_void_p(v.data_ptr()) for v in arrays))
+    if function(ctypes.c_int64(len(diag)), *(ctypes.c_void_p(v.data_ptr()) for v in arrays)):
+        raise MemoryError(f"no memory to factorise {len(diag)} coordinates")
 
 
 def _states(diag: Tensor, weight: Tensor, gap: Tensor) -> dict[str, Tensor]:

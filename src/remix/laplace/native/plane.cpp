@@ -5,6 +5,7 @@
 // they stay accurate however long the axis is, and every exponent is non-positive: nothing can overflow.
 #include <cmath>
 #include <cstdint>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -190,8 +191,9 @@ void chunk(Plane& plane, int64_t begin, int64_t end) {
 
 // rank (D): place in the second order of the points in the first order. first, second (D, 2): whole and part of the
 // positions, each in its own order, ascending. left, right (D) and sums (4, D): in the first order. sums must be zero.
-REMIX_API void remix_plane_sums(int64_t size, const int32_t* rank, const double* first, const double* second,
-                                const double* left, const double* right, double* sums, int threads) {
+// Returns 0, or 1 when there is no memory.
+REMIX_API int remix_plane_sums(int64_t size, const int32_t* rank, const double* first, const double* second,
+                               const double* left, const double* right, double* sums, int threads) try {
   Plane plane;
   plane.size = size;
   plane.first = reinterpret_cast<const Position*>(first);
@@ -210,4 +212,7 @@ REMIX_API void remix_plane_sums(int64_t size, const int32_t* rank, const double*
     chunk(plane, begin, begin + kChunk < size ? begin + kChunk : size);
   });
   for (int64_t width = kChunk; width < size; width *= 2) level(plane, width, threads);
+  return 0;
+} catch (const std::bad_alloc&) {
+  return 1;
 }

@@ -2,6 +2,7 @@
 // covariances with the same order. Sequential in D, a few dozen operations per coordinate: one pass each way.
 #include <cmath>
 #include <cstdint>
+#include <new>
 #include <vector>
 
 #include "isa.h"
@@ -38,8 +39,10 @@ void factorise(int64_t size, const double* d, const double* w, const double* gap
 }  // namespace
 
 // In, sorted order (D): diag, weight, gap. Out (5, D): S; diag(Sigma^-1); left, right and decay gap of the kernel
-// (Sigma^-1)_ij = -right_i left_j exp(-sum of decay gaps j+1..i) for i after j.
-REMIX_API void remix_precision(int64_t size, const double* diag, const double* weight, const double* gap, double* out) {
+// (Sigma^-1)_ij = -right_i left_j exp(-sum of decay gaps j+1..i) for i after j. Every function here returns 0, or 1 when
+// there is no memory.
+REMIX_API int remix_precision(int64_t size, const double* diag, const double* weight, const double* gap,
+                              double* out) try {
   std::vector<State> states(size);
   factorise(size, diag, weight, gap, states.data());
   double *S = out, *inverse = out + size, *left = out + 2 * size, *right = out + 3 * size, *step = out + 4 * size;
@@ -51,11 +54,14 @@ REMIX_API void remix_precision(int64_t size, const double* diag, const double* w
     right[k] = weight[k] / at.S * at.M;
     step[k] = k ? gap[k] + std::log1p(weight[k - 1] * weight[k - 1] * states[k - 1].P / diag[k - 1]) : 0.0;
   }
+  return 0;
+} catch (const std::bad_alloc&) {
+  return 1;
 }
 
 // The adjoint: cotangents (5, D) of the outputs above in, gradients (3, D) in diag, weight and gap out.
-REMIX_API void remix_precision_adjoint(int64_t size, const double* diag, const double* weight, const double* gap,
-                                       const double* bar, double* out) {
+REMIX_API int remix_precision_adjoint(int64_t size, const double* diag, const double* weight, const double* gap,
+                                      const double* bar, double* out) try {
   std::vector<State> s(size);
   factorise(size, diag, weight, gap, s.data());
   const double *S_bar = bar, *inverse_bar = bar + size, *left_bar = bar + 2 * size, *right_bar = bar + 3 * size,
@@ -105,14 +111,17 @@ REMIX_API void remix_precision_adjoint(int64_t size, const double* diag, const d
     P_after = P_bar + S_total * w * w;
   }
   gap_bar[0] = 0;
+  return 0;
+} catch (const std::bad_alloc&) {
+  return 1;
 }
 
-// KL divergence of N(0, Sigma0) from N(0, Sigma1) when both have the same sorted order, and its gradients (6, D) in
+// KL(N(0, Sigma0) || N(0, Sigma1)) when both have the same sorted order, and its gradients (6, D) in
 // diag0, weight0, gap0, diag1, weight1, gap1 (skipped when `gradient` is null). Follows the error e = z0 - h of the
 // second model's filter on data of the first: E = E[e^2], B = E[e z0]. Where the models agree every term is a sum of
 // non-negative numbers, so the divergence of near models does not drown in cancellation.
-REMIX_API double remix_kl_line(int64_t size, const double* d0, const double* w0, const double* gap0, const double* d1,
-                               const double* w1, const double* gap1, double* gradient) {
+REMIX_API int remix_kl_line(int64_t size, const double* d0, const double* w0, const double* gap0, const double* d1,
+                            const double* w1, const double* gap1, double* gradient, double* value) try {
   struct Line {
     double phi0, phi1, fresh0, fresh1, P0, S0, P1, S1, G, gam, E, B, v;
   };
@@ -144,7 +153,8 @@ REMIX_API double remix_kl_line(int64_t size, const double* d0, const double* w0,
     at.v = d0[k] + w1[k] * w1[k] * at.E + 2 * w1[k] * difference * at.B + difference * difference;
     total += (at.v - at.S1) / at.S1 - std::log(at.S0 / at.S1);
   }
-  if (!gradient) return 0.5 * total;
+  *value = 0.5 * total;
+  if (!gradient) return 0;
   double *d0_bar = gradient, *w0_bar = d0_bar + size, *gap0_bar = w0_bar + size, *d1_bar = gap0_bar + size,
          *w1_bar = d1_bar + size, *gap1_bar = w1_bar + size;
   double E_next = 0, B_next = 0, P0_next = 0, P1_next = 0;  // cotangents one coordinate up
@@ -189,5 +199,7 @@ REMIX_API double remix_kl_line(int64_t size, const double* d0, const double* w0,
     B_next = B_bar;
   }
   gap0_bar[0] = gap1_bar[0] = 0;
-  return 0.5 * total;
+  return 0;
+} catch (const std::bad_alloc&) {
+  return 1;
 }
