@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from remix.laplace.covariance import LaplaceCovariance
 from remix.laplace.plane import Axis, plane_form
 from remix.laplace.precision import precision_kernel
 
@@ -23,7 +24,8 @@ __all__ = ["Component", "Mixture", "Model", "mixture"]
 class Component:
     """One part of the mixture, float64 (D,): share, standardised weight, coordinate axis, standardised mean shift.
 
-    ``loading`` is asinh(w / sqrt(d)), the x of its own correlation loadings tanh(x).
+    ``loading`` is asinh(w / sqrt(d)), the x of its own correlation loadings tanh(x); ``covariance`` is the standardised
+    covariance in float32, for draws.
     """
 
     share: float
@@ -32,6 +34,7 @@ class Component:
     shift: Tensor
     loading: Tensor
     axis: Axis
+    covariance: LaplaceCovariance
 
 
 @dataclass(frozen=True)
@@ -108,13 +111,18 @@ def mixture(parts: Sequence[tuple[float, Tensor, Tensor, Tensor, Tensor]]) -> Mi
     for share, loc, diag, weight, _ in parts:
         variance = variance + share * (diag + weight.square() + (loc - mean).square())
     scale = variance.sqrt()
-    components = tuple(
-        Component(
-            share, weight / scale, coord, (loc - mean) / scale, torch.asinh(weight / diag.sqrt()), Axis.of(coord)
-        )
-        for share, loc, diag, weight, coord in parts
-    )
+    components = tuple(_component(scale, mean, *part) for part in parts)
     return Mixture(mean, variance, components)
+
+
+def _component(
+    scale: Tensor, mean: Tensor, share: float, loc: Tensor, diag: Tensor, weight: Tensor, coord: Tensor
+) -> Component:
+    unit = LaplaceCovariance(
+        (diag / scale.square()).float(), (weight / scale).float(), coord.float(), validate_args=False
+    )
+    loading = torch.asinh(weight / diag.sqrt())
+    return Component(share, weight / scale, coord, (loc - mean) / scale, loading, Axis.of(coord), unit)
 
 
 def _inverse(order: Tensor) -> Tensor:
