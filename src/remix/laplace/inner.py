@@ -45,7 +45,7 @@ def _inner(diag1: Tensor, weight1: Tensor, coord1: Tensor, diag2: Tensor, weight
 def over_batch(function: Callable[..., Tensor], vectors: Sequence[Tensor]) -> Tensor:
     """Applies a function of float64 vectors (D,) to the broadcast batch of (..., D) tensors, one after the other."""
     dtype = vectors[0].dtype
-    batch = torch.broadcast_shapes(*(v.shape[:-1] for v in vectors))
+    batch = torch.broadcast_shapes(*(v.shape[:-1] for v in vectors))  # type: ignore[no-untyped-call]
     rows = [v.double().expand(*batch, v.shape[-1]).reshape(-1, v.shape[-1]) for v in vectors]
     if not batch:
         return function(*(v[0] for v in rows)).to(dtype)

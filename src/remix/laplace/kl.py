@@ -21,12 +21,12 @@ from remix.laplace import kernels
 from remix.laplace.inner import check_alike, over_batch
 from remix.laplace.normal import LaplaceNormal
 from remix.laplace.plane import Axis, plane_form
-from remix.laplace.precision import precision_kernel
+from remix.laplace.precision import PrecisionKernel, precision_kernel
 
 __all__ = ["covariance_divergence", "trace_term"]
 
 
-@register_kl(LaplaceNormal, LaplaceNormal)  # type: ignore[untyped-decorator]
+@register_kl(LaplaceNormal, LaplaceNormal)  # type: ignore[no-untyped-call, untyped-decorator]
 def _laplace_laplace(p: LaplaceNormal, q: LaplaceNormal) -> Tensor:
     check_alike("q", p.covariance, q.covariance)
     if p.basis != q.basis:
@@ -41,15 +41,15 @@ def _laplace_laplace(p: LaplaceNormal, q: LaplaceNormal) -> Tensor:
     return over_batch(covariance_divergence, vectors) + 0.5 * _quadratic_form(q, shift)
 
 
-@register_kl(LaplaceNormal, Independent)  # type: ignore[untyped-decorator]
-def _laplace_diagonal(p: LaplaceNormal, q: Independent) -> Tensor:
+@register_kl(LaplaceNormal, Independent)  # type: ignore[no-untyped-call, untyped-decorator]
+def _laplace_diagonal(p: LaplaceNormal, q: Independent[Any]) -> Tensor:
     variance = _diagonal_variance(q, p)
     terms = p.variance / variance - 1 + (p.loc - q.mean).square() / variance + variance.log()
     return 0.5 * (terms.sum(-1) - p.covariance.logdet())
 
 
-@register_kl(Independent, LaplaceNormal)  # type: ignore[untyped-decorator]
-def _diagonal_laplace(p: Independent, q: LaplaceNormal) -> Tensor:
+@register_kl(Independent, LaplaceNormal)  # type: ignore[no-untyped-call, untyped-decorator]
+def _diagonal_laplace(p: Independent[Any], q: LaplaceNormal) -> Tensor:
     variance = _diagonal_variance(p, q)
     if q.basis is not None:
         raise ValueError(
@@ -60,13 +60,13 @@ def _diagonal_laplace(p: Independent, q: LaplaceNormal) -> Tensor:
     return 0.5 * (trace + _quadratic_form(q, p.mean - q.loc) + q.covariance.logdet())
 
 
-@register_kl(LaplaceNormal, MultivariateNormal)  # type: ignore[untyped-decorator]
+@register_kl(LaplaceNormal, MultivariateNormal)  # type: ignore[no-untyped-call, untyped-decorator]
 def _laplace_dense(p: LaplaceNormal, q: MultivariateNormal) -> Tensor:
     _check_dimension(p, q)
     return kl_divergence(MultivariateNormal(p.loc, p.covariance_matrix), q)
 
 
-@register_kl(MultivariateNormal, LaplaceNormal)  # type: ignore[untyped-decorator]
+@register_kl(MultivariateNormal, LaplaceNormal)  # type: ignore[no-untyped-call, untyped-decorator]
 def _dense_laplace(p: MultivariateNormal, q: LaplaceNormal) -> Tensor:
     _check_dimension(q, p)
     return kl_divergence(p, MultivariateNormal(q.loc, q.covariance_matrix))
@@ -89,7 +89,7 @@ def covariance_divergence(
     return value.clamp_min(0)
 
 
-def trace_term(precision: Any, diag: Tensor, weight: Tensor, axis: Axis) -> Tensor:
+def trace_term(precision: PrecisionKernel, diag: Tensor, weight: Tensor, axis: Axis) -> Tensor:
     """tr(Sigma1^-1 Sigma0) of a `PrecisionKernel` and a covariance (diag, weight (D,), axis of its coordinates)."""
     diagonal = torch.dot(precision.diagonal, diag + weight.square())
     return diagonal - 2 * plane_form(weight * precision.left, weight * precision.right, precision.axis, axis)
@@ -123,7 +123,7 @@ def _quadratic_form(q: LaplaceNormal, shift: Tensor) -> Tensor:
     return q.covariance.whiten(shift).square().sum(-1)
 
 
-def _diagonal_variance(diagonal: Independent, laplace: LaplaceNormal) -> Tensor:
+def _diagonal_variance(diagonal: Independent[Any], laplace: LaplaceNormal) -> Tensor:
     base = diagonal.base_dist
     if not isinstance(base, Normal) or diagonal.reinterpreted_batch_ndims != 1:
         raise NotImplementedError(
@@ -134,7 +134,7 @@ def _diagonal_variance(diagonal: Independent, laplace: LaplaceNormal) -> Tensor:
     return base.variance
 
 
-def _check_dimension(laplace: LaplaceNormal, other: Independent | MultivariateNormal) -> None:
+def _check_dimension(laplace: LaplaceNormal, other: Independent[Any] | MultivariateNormal) -> None:
     if laplace.event_shape != other.event_shape:
         raise ValueError(
             f"the LaplaceNormal has event shape {tuple(laplace.event_shape)}, the other distribution "

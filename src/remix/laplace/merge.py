@@ -17,7 +17,7 @@ from remix.laplace.normal import LaplaceNormal
 
 __all__ = ["merge"]
 
-# Components times coordinates up to which every step uses exact sums over all pairs (about half a second per step here).
+# Components times coordinates up to which every step uses exact sums over all pairs: a second or two per step.
 EXACT_LIMIT = 1_500_000
 RACE_STEPS = 8  # steps each start gets before the best goes on alone
 STARTS = 3  # components, by share, whose own order is tried
@@ -27,7 +27,7 @@ def merge(
     components: Sequence[tuple[float, LaplaceNormal]],
     objective: Literal["likelihood", "frobenius"] = "likelihood",
     *,
-    steps: int = 50,
+    steps: int = 40,
     exact: bool | None = None,
     draws: int = 64,
     generator: torch.Generator | None = None,
@@ -36,15 +36,15 @@ def merge(
 
     Its correlations are fitted to those of sum_i c_i (Sigma_i + (mu_i - mu)(mu_i - mu)'), on the scale of correlations
     and without drawing from the mixture: the expected log-likelihood and the Frobenius distance are sums over pairs of
-    coordinates that `remix.laplace.plane` gives exactly in O(D log D) per component. The order of the coordinates is the
-    best of the components' own and a greedy path over the mixture's correlations. The result is never below the
+    coordinates that `remix.laplace.plane` gives exactly in O(D log D) per component. The order of the coordinates is
+    the best of the components' own and a greedy path over the mixture's correlations. The result is never below the
     diagonal normal with the same variances in expected log-likelihood.
 
     Args:
         components: pairs (weight, normal); weights are >= 0 and are normalised to sum to 1. No gradients flow to them.
         objective: "likelihood" minimises KL(moment-matched mixture || result) in the correlations, "frobenius" the
             Frobenius distance of the correlation matrices (smaller matrix error, lower likelihood).
-        steps: quasi-Newton steps of the final descent (with draws: three times as many stochastic steps).
+        steps: quasi-Newton steps of the final descent (with draws: four times as many stochastic steps).
         exact: True, or None for up to 1.5 million components x coordinates: exact sums. Otherwise the likelihood of
             ``draws`` rows drawn afresh at every step.
         draws: rows per step when not exact.
@@ -69,8 +69,9 @@ def merge(
     elif objective == "frobenius":
         raise ValueError("objective 'frobenius' needs exact=True: on draws only the likelihood is fitted")
     else:
-        start = max([component_start(target.components[0]), greedy_start(target)], key=lambda one: -_excess(target, one))
-        model = descend_on_draws(target, start, 3 * steps, draws, generator)
+        starts = [component_start(target.components[0]), greedy_start(target)]
+        start = min(starts, key=lambda one: _excess(target, one))
+        model = descend_on_draws(target, start, 4 * steps, draws, generator)
         model = shrink_on_draws(target, model, 2 * draws, generator)
     return _assemble(target, model, pairs[0][1])
 
@@ -95,17 +96,17 @@ def _mixture(pairs: list[tuple[float, LaplaceNormal]]) -> Mixture:
     parts = []
     for share, normal in sorted(pairs, key=lambda pair: -pair[0]):
         loc = normal.loc if normal.basis is None else normal.basis.forward(normal.loc)
-        vectors = (loc, normal.covariance.diag, normal.covariance.weight, normal.covariance.coord)
-        parts.append((share, *(v.detach().double() for v in vectors)))
+        loc, diag, weight, coord = (v.detach().double() for v in (loc, normal.diag, normal.weight, normal.coord))
+        parts.append((share, loc, diag, weight, coord))
     return mixture(parts)
 
 
 def _assemble(target: Mixture, model: Model, like: LaplaceNormal) -> LaplaceNormal:
     unit = to_covariance(model)
     scale = target.variance.sqrt()
-    vectors = (target.variance * unit.diag, scale * unit.weight, unit.coord)
-    covariance = LaplaceCovariance(*(v.to(like.loc.dtype) for v in vectors))
-    mean = target.mean.to(like.loc.dtype)
+    vectors = (target.mean, target.variance * unit.diag, scale * unit.weight, unit.coord)
+    mean, diag, weight, coord = (v.to(like.loc.dtype) for v in vectors)
+    covariance = LaplaceCovariance(diag, weight, coord)
     return LaplaceNormal(mean if like.basis is None else like.basis.inverse(mean), covariance, like.basis)
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from typing import Any
 
-import numpy as np
 import torch
-from scipy.optimize import Bounds, minimize
 from torch import Tensor
 
 from remix.laplace.covariance import LaplaceCovariance
@@ -15,68 +13,94 @@ from remix.laplace.mixture import Mixture, Model
 
 __all__ = ["descend", "descend_on_draws", "shrink_on_draws", "to_covariance"]
 
-SMALLEST_PHI = 1e-4  # below, neighbours are as good as independent and the gradient in phi vanishes
-LARGEST_LOADING = 18.0  # tanh(x)^2 = 1 - 1e-15: the edge of what float64 can hold
+MEMORY = 8  # steps the quasi-Newton method remembers
+ENOUGH = 1e-6  # stop when a step gains less than this part of the objective
 SCALES = (1.0, 0.99, 0.97, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.4, 0.2, 0.0)
 
 
 def descend(objective: Callable[[Model], Tensor], start: Model, steps: int) -> tuple[Model, float]:
-    """At most ``steps`` quasi-Newton steps (L-BFGS-B); the model and its objective, never above that of the start."""
+    """At most ``steps`` quasi-Newton steps (L-BFGS with backtracking); the model and its objective per coordinate.
+
+    The objective never rises above that of the start.
+    """
     size = len(start.order)
-    device = start.order.device
 
-    def model(vector: Any) -> tuple[Model, Tensor]:
-        values = torch.from_numpy(vector).to(device).requires_grad_()
-        return Model(start.order, values[:size], values[size:]), values
+    def evaluate(vector: Tensor) -> tuple[float, Tensor]:
+        free = vector.detach().requires_grad_()
+        # Times D: then gradients and curvatures of single coordinates are of order one.
+        value = objective(Model(start.order, free[:size], free[size:])) * size
+        (gradient,) = torch.autograd.grad(value, free)
+        return float(value.detach()), gradient
 
-    def value_and_gradient(vector: Any) -> tuple[float, Any]:
-        candidate, values = model(vector.copy())
-        # Per coordinate the value shrinks with D; the line search wants it and its gradient of order one.
-        value = objective(candidate) * size
-        (gradient,) = torch.autograd.grad(value, values)
-        return float(value.detach()), torch.nan_to_num(gradient).cpu().numpy()
+    place = torch.cat([start.loading, start.odds])
+    value, gradient = evaluate(place)
+    memory: deque[tuple[Tensor, Tensor]] = deque(maxlen=MEMORY)
+    for _ in range(steps):
+        direction = _direction(gradient, memory)
+        slope = float(torch.dot(gradient, direction))
+        if slope > -1e-12 * max(1.0, abs(value)):
+            break
+        length, found = 1.0, None
+        while length > 1e-6:
+            trial = place + length * direction
+            trial_value, trial_gradient = evaluate(trial)
+            if trial_value <= value + 1e-4 * length * slope:
+                found = trial_value
+                break
+            length /= 3
+        if found is None:
+            break
+        memory.append((trial - place, trial_gradient - gradient))
+        gain = value - found
+        place, value, gradient = trial, found, trial_gradient
+        if gain < ENOUGH * abs(value):
+            break
+    return Model(start.order, place[:size], place[size:]), value / size
 
-    vector = torch.cat([start.loading, start.phi]).cpu().numpy()
-    lower = np.concatenate([np.full(size, -LARGEST_LOADING), np.minimum(vector[size:], SMALLEST_PHI)])
-    upper = np.concatenate([np.full(size, LARGEST_LOADING), np.ones(size)])
-    result = minimize(
-        value_and_gradient,
-        vector.clip(lower, upper),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=Bounds(lower, upper),
-        options={"maxiter": steps, "maxfun": 2 * steps + 5, "ftol": 1e-7},
-    )
-    best, values = model(result.x)
-    return Model(best.order, values.detach()[:size], values.detach()[size:]), float(result.fun) / size
+
+def _direction(gradient: Tensor, memory: deque[tuple[Tensor, Tensor]]) -> Tensor:
+    """Minus the inverse Hessian of the remembered (step, change of gradient) pairs, times the gradient."""
+    pairs = [(s, y, float(torch.dot(s, y))) for s, y in memory]
+    pairs = [(s, y, product) for s, y, product in pairs if product > 1e-10 * float(torch.dot(y, y))]
+    direction = -gradient
+    shares = []
+    for s, y, product in reversed(pairs):
+        shares.append(float(torch.dot(s, direction)) / product)
+        direction = direction - shares[-1] * y
+    if pairs:
+        s, y, product = pairs[-1]
+        direction = direction * (product / float(torch.dot(y, y)))
+    for (s, y, product), share in zip(pairs, reversed(shares), strict=True):
+        direction = direction + (share - float(torch.dot(y, direction)) / product) * s
+    # A step of 3 in a loading or a log-odds crosses most of their range.
+    return direction.clamp(-3.0, 3.0)
 
 
 def to_covariance(model: Model, dtype: torch.dtype = torch.float64) -> LaplaceCovariance:
     """The model as a covariance with unit variances, in the original order; differentiable."""
     rank = torch.empty_like(model.order)
     rank[model.order] = torch.arange(len(model.order), device=model.order.device)
-    coord = model.axis().gap.clamp(max=800.0).cumsum(0)
+    coord = model.axis().gap.cumsum(0)
     # Centred, so that rounding to float32 hurts the far ends least.
     vectors = (torch.cosh(model.loading).reciprocal().square(), torch.tanh(model.loading), coord - coord[-1] / 2)
-    return LaplaceCovariance(*(v[rank].to(dtype) for v in vectors), validate_args=False)
+    diag, weight, coord = (v[rank].to(dtype) for v in vectors)
+    return LaplaceCovariance(diag, weight, coord, validate_args=False)
 
 
-def descend_on_draws(
-    target: Mixture, start: Model, steps: int, draws: int, generator: torch.Generator | None
-) -> Model:
+def descend_on_draws(target: Mixture, start: Model, steps: int, draws: int, generator: torch.Generator | None) -> Model:
     """Stochastic descent (Adam) on the likelihood of standardised draws from the mixture, fresh ones at every step."""
     loading = start.loading.clone().requires_grad_()
-    odds = torch.logit(start.phi.clamp(SMALLEST_PHI, 1 - 1e-6)).requires_grad_()
+    odds = start.odds.clone().requires_grad_()
     optimiser = torch.optim.Adam([loading, odds], lr=0.1)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
     for _ in range(steps):
-        optimiser.zero_grad()
         rows = _draw(target, draws, generator)
-        covariance = to_covariance(Model(start.order, loading, torch.sigmoid(odds)), rows.dtype)
-        (covariance.nll(rows, torch.zeros_like(rows[0])).mean() / rows.shape[1]).backward()
+        covariance = to_covariance(Model(start.order, loading, odds), rows.dtype)
+        loss = covariance.nll(rows, torch.zeros_like(rows[0])).mean() / rows.shape[1]
+        loading.grad, odds.grad = torch.autograd.grad(loss, (loading, odds))
         optimiser.step()
         schedule.step()
-    return Model(start.order, loading.detach(), torch.sigmoid(odds.detach()))
+    return Model(start.order, loading.detach(), odds.detach())
 
 
 def shrink_on_draws(target: Mixture, model: Model, draws: int, generator: torch.Generator | None) -> Model:

@@ -18,7 +18,7 @@ EDGES = 24
 def component_start(part: Component) -> Model:
     """The component itself."""
     order = part.axis.order
-    return Model(order, part.loading[order], torch.exp(-part.axis.gap))
+    return Model.of(order, part.loading[order], part.axis.gap)
 
 
 def greedy_start(target: Mixture) -> Model:
@@ -37,7 +37,7 @@ def greedy_start(target: Mixture) -> Model:
     loading = carried.sqrt()[order].clamp(0.05, 0.97)
     phi = torch.ones_like(sign)
     phi[1:] = (near.abs() / (loading[1:] * loading[:-1])).clamp(0.02, 0.98)
-    return Model(order, torch.atanh(loading * sign), phi)
+    return Model(order, torch.atanh(loading * sign), torch.logit(phi, eps=1e-6))
 
 
 def _candidate_edges(target: Mixture) -> tuple[Tensor, Tensor]:

@@ -19,6 +19,10 @@ from remix.laplace.precision import precision_kernel
 
 __all__ = ["Component", "Mixture", "Model", "mixture"]
 
+# The gap beyond which exp(-gap) is as good as 0, and the log-odds above which it is 1 in float64.
+_WIDEST = 700.0
+_NARROWEST = 40.0
+
 
 @dataclass(frozen=True)
 class Component:
@@ -39,19 +43,28 @@ class Component:
 
 @dataclass(frozen=True)
 class Model:
-    """A candidate: the order of the coordinates, and in that order loadings x and phi = exp(-gap), float64 (D,)."""
+    """A candidate: the order of the coordinates and, in that order, loadings x and log-odds of phi = exp(-gap).
+
+    Float64 (D,). Log-odds run over the whole line, and 15 descent steps in them do what 50 in phi do.
+    """
 
     order: Tensor
     loading: Tensor
-    phi: Tensor
+    odds: Tensor
+
+    @classmethod
+    def of(cls, order: Tensor, loading: Tensor, gap: Tensor) -> Model:
+        """From gaps >= 0, infinite ones included."""
+        return cls(order, loading, (-torch.log(torch.expm1(gap.clamp(max=_WIDEST)))).clamp(max=_NARROWEST))
 
     def scaled(self, scale: float) -> Model:
         """Every correlation times scale^2; variances untouched, scale 0 is the diagonal."""
-        return Model(self.order, torch.atanh(scale * torch.tanh(self.loading)) if scale < 1 else self.loading, self.phi)
+        loading = torch.atanh(scale * torch.tanh(self.loading)) if scale < 1 else self.loading
+        return Model(self.order, loading, self.odds)
 
     def axis(self) -> Axis:
-        """The gaps -log phi on this order; differentiable in phi."""
-        return Axis(self.order, -torch.cat([torch.ones_like(self.phi[:1]), self.phi[1:]]).log())
+        """The gaps -log phi on this order; differentiable in the log-odds."""
+        return Axis(self.order, torch.nn.functional.softplus(-self.odds, threshold=50.0))
 
 
 @dataclass(frozen=True)
@@ -74,7 +87,7 @@ class Mixture:
         """Expected negative log-likelihood per dimension of the model above that of the diagonal normal; exact.
 
         This is KL(moment-matched normal || model) / D up to a constant: 0 for the diagonal, negative is better.
-        O(D log D) per component; differentiable in the loadings and phi.
+        O(D log D) per component; differentiable in the loadings and log-odds.
         """
         rank = _inverse(model.order)
         weight = torch.tanh(model.loading)[rank]

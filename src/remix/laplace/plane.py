@@ -44,7 +44,8 @@ class Axis:
     @cached_property
     def rank(self) -> Tensor:
         """The sorted place of each point, int64 (D,)."""
-        return torch.empty_like(self.order).scatter_(0, self.order, torch.arange(len(self.order), device=self.order.device))
+        places = torch.arange(len(self.order), device=self.order.device)
+        return torch.empty_like(self.order).scatter_(0, self.order, places)
 
     def positions(self) -> Tensor:
         """(D, 2): integer and fractional part of the position of each sorted place.
@@ -60,8 +61,8 @@ class Axis:
         local = torch.nn.functional.pad(gap - whole, (0, rows * _ROW - size)).view(rows, _ROW).cumsum(1)
         carry = local[:, -1]
         carry_whole = carry.floor()
-        before = torch.stack([carry_whole.cumsum(0) - carry_whole, (carry - carry_whole).cumsum(0) - (carry - carry_whole)])
-        start_whole, start_part = (v[:, None].expand(rows, _ROW).reshape(-1)[:size] for v in before)
+        starts = (v.cumsum(0) - v for v in (carry_whole, carry - carry_whole))
+        start_whole, start_part = (v.repeat_interleave(_ROW)[:size] for v in starts)
         return torch.stack([whole.cumsum(0) + start_whole, local.reshape(-1)[:size] + start_part], dim=1)
 
 
@@ -96,8 +97,7 @@ def quadrant_sums(source: Tensor, first: Tensor, second: Tensor) -> Tensor:
 def plane_form(left: Tensor, right: Tensor, first: Axis, second: Axis) -> Tensor:
     """sum over i after j on the first axis of right_i K_ij left_j: a float64 scalar.
 
-    Differentiable in ``left``, ``right`` (D,) and the gaps of both axes, in closed form and one more pass of nothing:
-    the sums that give the value give the gradients.
+    Differentiable in ``left``, ``right`` (D,) and the gaps of both axes: the sums of the value give the gradients too.
     """
     value: Tensor = _PlaneForm.apply(left, right, first.gap, second.gap, first.order, second.order)  # type: ignore[no-untyped-call]
     return value
@@ -125,7 +125,8 @@ class _PlaneForm(torch.autograd.Function):
         move1 = left64 * into_left - right64 * into_right
         move2 = left64 * (sums[3] - sums[2]) + right64 * (sums[1] - sums[0])
         gaps = (_suffix_sum(move[order]) for move, order in ((move1, order1), (move2, order2)))
-        return (grad * into_left).to(left.dtype), (grad * into_right).to(right.dtype), *(grad * g for g in gaps), None, None
+        ends = ((grad * into_left).to(left.dtype), (grad * into_right).to(right.dtype))
+        return *ends, *(grad * gap for gap in gaps), None, None
 
 
 def _suffix_sum(move: Tensor) -> Tensor:
@@ -139,10 +140,13 @@ def _line_sums(left: Tensor, right: Tensor, order: Tensor, gap: Tensor) -> Tenso
     """`plane_sums` when both axes have the same order: one scan each way."""
     left, right = (v.detach().double()[order] for v in (left, right))
     decay = torch.exp(-gap.detach())
-    decay[0] = 0
     sums = left.new_zeros(4, len(order))
-    sums[0] = _scan(decay, left)
-    sums[3] = _scan_down(decay, right)
+    library = kernels.native() if order.device.type == "cpu" else None
+    if library is None:
+        sums[0], sums[3] = _scan(decay, left), _scan_down(decay, right)
+    else:
+        pointers = [ctypes.c_void_p(v.data_ptr()) for v in (decay, left, right, sums[0], sums[3])]
+        library.handle.remix_line_sums(ctypes.c_int64(len(order)), *pointers)
     return torch.empty_like(sums).index_copy_(1, order, sums)
 
 

@@ -117,7 +117,7 @@ def _adjoint(diag: Tensor, weight: Tensor, gap: Tensor, bar: Tensor) -> tuple[Te
     P_after = blocked.scan((_later(keep) * gam.square()).flip(0), P_part.flip(0)).flip(0)
     gam_bar = gam_bar + P_after * _later(keep) * P
     S_total = S_bar - (gam_bar * d + G_bar * w * P) / S.square()
-    w_bar = (right_bar * M + 2 * N_bar * w) / S + left_bar * P / d + 2 * odds * w * P + G_bar * P / S + 2 * w * P * S_total
+    w_bar = (right_bar * M + 2 * N_bar * w + G_bar * P) / S + P * (left_bar / d + 2 * w * (odds + S_total))
     d_bar = gam_bar / S + S_total - (left_bar / d + odds * w) * w * P / d
     into = torch.cat([P_after.new_zeros(1), P_after[:-1]])
     keep_bar = keep_bar + into * torch.cat([gam.new_zeros(1), (gam * P)[:-1]])

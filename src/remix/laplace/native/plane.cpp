@@ -189,6 +189,21 @@ void chunk(Plane& plane, int64_t begin, int64_t end) {
 
 }  // namespace
 
+// The same when both axes have the same order, so that only rows 0 and 3 are not zero: decay (D) is exp(-gap), left and
+// right (D) as below, all in that order. before, after (D): rows 0 and 3.
+REMIX_API void remix_line_sums(int64_t size, const double* decay, const double* left, const double* right,
+                               double* before, double* after) {
+  double state = 0;
+  for (int64_t k = 0; k < size; ++k) {
+    state = k ? decay[k] * (state + left[k - 1]) : 0.0;
+    before[k] = state;
+  }
+  for (int64_t k = size - 1; k >= 0; --k) {
+    state = k + 1 < size ? decay[k + 1] * (state + right[k + 1]) : 0.0;
+    after[k] = state;
+  }
+}
+
 // rank (D): place in the second order of the points in the first order. first, second (D, 2): whole and part of the
 // positions, each in its own order, ascending. left, right (D) and sums (4, D): in the first order. sums must be zero.
 // Returns 0, or 1 when there is no memory.
