@@ -10,17 +10,15 @@ All are differentiable in every parameter of both sides.
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.distributions import Independent, MultivariateNormal, Normal, kl_divergence, register_kl
 
-from remix.laplace import kernels
 from remix.laplace.inner import check_alike, over_batch
 from remix.laplace.normal import LaplaceNormal
-from remix.laplace.plane import Axis, plane_form
+from remix.laplace.plane import Axis, call_native, plane_form, runs_natively
 from remix.laplace.precision import PrecisionKernel, precision_kernel
 
 __all__ = ["covariance_divergence", "trace_term"]
@@ -77,8 +75,7 @@ def covariance_divergence(
 ) -> Tensor:
     """KL(N(0, Sigma0) || N(0, Sigma1)) for float64 vectors (D,), a scalar; differentiable in all six."""
     axis0, axis1 = Axis.of(coord0), Axis.of(coord1)
-    on_cpu = diag0.device.type == "cpu"
-    if on_cpu and kernels.native() is not None and torch.equal(axis0.order, axis1.order):
+    if runs_natively(diag0) and torch.equal(axis0.order, axis1.order):
         vectors = [v[axis0.order] for v in (diag0, weight0, diag1, weight1)]
         value: Tensor = _LineDivergence.apply(*vectors[:2], axis0.gap, *vectors[2:], axis1.gap)  # type: ignore[no-untyped-call]
     else:
@@ -100,14 +97,9 @@ class _LineDivergence(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *vectors: Tensor) -> Tensor:
-        size = vectors[0].shape[0]
-        gradient = vectors[0].new_empty(6, size) if any(ctx.needs_input_grad) else None
-        library: Any = kernels.native()
+        gradient = vectors[0].new_empty(6, len(vectors[0])) if any(ctx.needs_input_grad) else None
         value = vectors[0].new_empty(())
-        arrays = [v.contiguous() for v in vectors] + [gradient, value]
-        pointers = [ctypes.c_void_p(None if v is None else v.data_ptr()) for v in arrays]
-        if library.handle.remix_kl_line(ctypes.c_int64(size), *pointers):
-            raise MemoryError(f"no memory for the KL divergence of {size} coordinates")
+        call_native("remix_kl_line", *vectors, gradient, value)
         if gradient is not None:
             ctx.save_for_backward(gradient)
         return value

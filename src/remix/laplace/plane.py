@@ -66,6 +66,29 @@ class Axis:
         return torch.stack([whole.cumsum(0) + start_whole, local.reshape(-1)[:size] + start_part], dim=1)
 
 
+def runs_natively(tensor: Tensor) -> bool:
+    """Whether the native kernels serve this tensor."""
+    return tensor.device.type == "cpu" and kernels.native() is not None
+
+
+def call_native(name: str, *arrays: Tensor | None, threads: bool = False) -> None:
+    """Calls a C function of (D, pointers to the arrays[, threads]); D is the length of the first array.
+
+    Raises:
+        MemoryError: the function returned that it has no memory for its own arrays.
+    """
+    library = kernels.native()
+    if library is None:
+        raise RuntimeError("the native library is not in use")
+    dense = [None if v is None else v.contiguous() for v in arrays]  # outputs are contiguous: not copied
+    size = next(len(v) for v in dense if v is not None)
+    arguments: list[Any] = [ctypes.c_int64(size)]
+    arguments += [ctypes.c_void_p(None if v is None else v.data_ptr()) for v in dense]
+    arguments += [ctypes.c_int(torch.get_num_threads())] if threads else []
+    if getattr(library.handle, name)(*arguments):
+        raise MemoryError(f"{name}: no memory for {size} coordinates")
+
+
 def plane_sums(left: Tensor, right: Tensor, first: Axis, second: Axis) -> Tensor:
     """Sums over the other points, split by where they are: float64 (4, D), in the original order of the points.
 
@@ -74,19 +97,14 @@ def plane_sums(left: Tensor, right: Tensor, first: Axis, second: Axis) -> Tensor
     K_ij`` over j after i on the first axis and before on the second, row 3 after on both. ``left``, ``right``: (D,).
     """
     order = first.order
-    rank = second.rank[order]
-    left, right = (v.detach().double()[order] for v in (left, right))
-    library = kernels.native() if order.device.type == "cpu" else None
-    if library is None:
-        sums = _levels(left, right, rank, first.positions(), second.positions())
-    else:
-        sums = left.new_zeros(4, len(order))
-        arrays = (rank.int(), first.positions(), second.positions(), left, right, sums)
-        pointers = [ctypes.c_void_p(v.data_ptr()) for v in arrays]
-        threads = ctypes.c_int(torch.get_num_threads())
-        if library.handle.remix_plane_sums(ctypes.c_int64(len(order)), *pointers, threads):
-            raise MemoryError(f"no memory for the kernel sums of {len(order)} points")
-    return torch.empty_like(sums).index_copy_(1, order, sums)
+    if not runs_natively(order):
+        left, right = (v.detach().double()[order] for v in (left, right))
+        sums = _levels(left, right, second.rank[order], first.positions(), second.positions())
+        return torch.empty_like(sums).index_copy_(1, order, sums)
+    sums = torch.empty(4, len(order), dtype=torch.float64)
+    arrays = (order, first.gap, second.order, second.gap, left.double(), right.double(), sums)
+    call_native("remix_plane_sums", *arrays, threads=True)
+    return sums
 
 
 def quadrant_sums(source: Tensor, first: Tensor, second: Tensor) -> Tensor:
@@ -138,16 +156,14 @@ def _suffix_sum(move: Tensor) -> Tensor:
 
 def _line_sums(left: Tensor, right: Tensor, order: Tensor, gap: Tensor) -> Tensor:
     """`plane_sums` when both axes have the same order: one scan each way."""
-    left, right = (v.detach().double()[order] for v in (left, right))
-    decay = torch.exp(-gap.detach())
-    sums = left.new_zeros(4, len(order))
-    library = kernels.native() if order.device.type == "cpu" else None
-    if library is None:
-        sums[0], sums[3] = _scan(decay, left), _scan_down(decay, right)
+    sums = torch.zeros(4, len(order), dtype=torch.float64, device=order.device)
+    if not runs_natively(order):
+        left, right = (v.double()[order] for v in (left, right))
+        decay = torch.exp(-gap)
+        sums[0, order], sums[3, order] = _scan(decay, left), _scan_down(decay, right)
     else:
-        pointers = [ctypes.c_void_p(v.data_ptr()) for v in (decay, left, right, sums[0], sums[3])]
-        library.handle.remix_line_sums(ctypes.c_int64(len(order)), *pointers)
-    return torch.empty_like(sums).index_copy_(1, order, sums)
+        call_native("remix_line_sums", order, gap, left.double(), right.double(), sums)
+    return sums
 
 
 def _scan(decay: Tensor, source: Tensor) -> Tensor:

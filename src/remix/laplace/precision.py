@@ -6,14 +6,13 @@ grow by -log(d/S) (laplace.md, "KL divergence"). Every entry is differentiable i
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from remix.laplace import blocked, kernels
-from remix.laplace.plane import Axis
+from remix.laplace import blocked
+from remix.laplace.plane import Axis, call_native, runs_natively
 
 __all__ = ["PrecisionKernel", "precision_kernel"]
 
@@ -45,28 +44,20 @@ class _Precision(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, diag: Tensor, weight: Tensor, gap: Tensor) -> Tensor:
         ctx.save_for_backward(diag, weight, gap)
-        library = kernels.native() if diag.device.type == "cpu" else None
-        if library is None:
+        if not runs_natively(diag):
             return _forward(diag, weight, gap)
         out = diag.new_empty(5, len(diag))
-        _call(library.handle.remix_precision, diag, weight, gap, out)
+        call_native("remix_precision", diag, weight, gap, out)
         return out
 
     @staticmethod
     def backward(ctx: Any, bar: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
         diag, weight, gap = ctx.saved_tensors
-        library = kernels.native() if diag.device.type == "cpu" else None
-        if library is None:
+        if not runs_natively(diag):
             return _adjoint(diag, weight, gap, bar)
         out = diag.new_empty(3, len(diag))
-        _call(library.handle.remix_precision_adjoint, diag, weight, gap, bar.contiguous(), out)
+        call_native("remix_precision_adjoint", diag, weight, gap, bar, out)
         return tuple(out)
-
-
-def _call(function: Any, diag: Tensor, weight: Tensor, gap: Tensor, *rest: Tensor) -> None:
-    arrays = [v.contiguous() for v in (diag, weight, gap)] + list(rest)
-    if function(ctypes.c_int64(len(diag)), *(ctypes.c_void_p(v.data_ptr()) for v in arrays)):
-        raise MemoryError(f"no memory to factorise {len(diag)} coordinates")
 
 
 def _states(diag: Tensor, weight: Tensor, gap: Tensor) -> dict[str, Tensor]:
