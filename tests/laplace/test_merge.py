@@ -1,8 +1,7 @@
 import pytest
 import torch
 
-from remix.laplace import LaplaceCovariance, LaplaceNormal
-from remix.laplace.merge import merge
+from remix.laplace import LaplaceCovariance, LaplaceNormal, merge
 
 
 def normal(size: int, seed: int, like: LaplaceNormal | None = None, jitter: float = 1.0, shift: float = 0.0):

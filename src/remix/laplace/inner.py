@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from remix.laplace.plane import Axis, plane_form
 if TYPE_CHECKING:
     from remix.laplace.covariance import LaplaceCovariance
 
-__all__ = ["frobenius_distance", "inner", "over_batch"]
+__all__ = ["Part", "check_alike", "frobenius_distance", "inner", "over_pairs"]
 
 
 def inner(first: LaplaceCovariance, second: LaplaceCovariance) -> Tensor:
@@ -26,8 +26,7 @@ def inner(first: LaplaceCovariance, second: LaplaceCovariance) -> Tensor:
         ValueError: the two have different dimensions, dtypes or devices.
     """
     check_alike("second", first, second)
-    vectors = (first.diag, first.weight, first.coord, second.diag, second.weight, second.coord)
-    return over_batch(_inner, vectors)
+    return over_pairs(_inner, first, second)
 
 
 def frobenius_distance(first: LaplaceCovariance, second: LaplaceCovariance) -> Tensor:
@@ -36,21 +35,34 @@ def frobenius_distance(first: LaplaceCovariance, second: LaplaceCovariance) -> T
     return ((own - 2 * cross + scale).clamp_min(0) / scale).sqrt()
 
 
-def _inner(diag1: Tensor, weight1: Tensor, coord1: Tensor, diag2: Tensor, weight2: Tensor, coord2: Tensor) -> Tensor:
-    product = weight1 * weight2
-    diagonal = torch.dot(diag1 + weight1.square(), diag2 + weight2.square())
-    return diagonal + 2 * plane_form(product, product, Axis.of(coord1), Axis.of(coord2))
+class Part(NamedTuple):
+    """One covariance of a batch: diag and weight in float64 (D,), and the axis of its coordinates."""
+
+    diag: Tensor
+    weight: Tensor
+    axis: Axis
 
 
-def over_batch(function: Callable[..., Tensor], vectors: Sequence[Tensor]) -> Tensor:
-    """Applies a function of float64 vectors (D,) to the broadcast batch of (..., D) tensors, one after the other."""
-    dtype = vectors[0].dtype
-    batch = torch.broadcast_shapes(*(v.shape[:-1] for v in vectors))  # type: ignore[no-untyped-call]
-    rows = [v.double().expand(*batch, v.shape[-1]).reshape(-1, v.shape[-1]) for v in vectors]
-    if not batch:
-        return function(*(v[0] for v in rows)).to(dtype)
-    values = [function(*(v[k] for v in rows)) for k in range(rows[0].shape[0])]
-    return torch.stack(values).view(batch).to(dtype)
+def _inner(first: Part, second: Part) -> Tensor:
+    product = first.weight * second.weight
+    diagonal = torch.dot(first.diag + first.weight.square(), second.diag + second.weight.square())
+    return diagonal + 2 * plane_form(product, product, first.axis, second.axis)
+
+
+def over_pairs(function: Callable[[Part, Part], Tensor], first: LaplaceCovariance, second: LaplaceCovariance) -> Tensor:
+    """A scalar function of two covariances over their broadcast batch, one pair after the other, in their dtype."""
+    batch = torch.broadcast_shapes(first.batch_shape, second.batch_shape)
+    ones, others = (_parts(c if c.batch_shape == batch else c.expand(batch)) for c in (first, second))
+    values = [function(one, other) for one, other in zip(ones, others, strict=True)]
+    return torch.stack(values).reshape(batch).to(first.dtype)
+
+
+def _parts(covariance: LaplaceCovariance) -> list[Part]:
+    """The covariances of the batch, with the order that their factorisation has already found."""
+    return [
+        Part(diag.double(), weight.double(), Axis.of(coord, factor.order))
+        for (diag, weight, coord), factor in covariance._each()
+    ]
 
 
 def check_alike(name: str, first: LaplaceCovariance, second: LaplaceCovariance) -> None:

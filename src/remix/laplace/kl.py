@@ -16,15 +16,15 @@ import torch
 from torch import Tensor
 from torch.distributions import Independent, MultivariateNormal, Normal, kl_divergence, register_kl
 
-from remix.laplace.inner import check_alike, over_batch
+from remix.laplace.inner import Part, check_alike, over_pairs
 from remix.laplace.normal import LaplaceNormal
-from remix.laplace.plane import Axis, call_native, plane_form, runs_natively
+from remix.laplace.plane import call_native, plane_form, runs_natively
 from remix.laplace.precision import PrecisionKernel, precision_kernel
 
-__all__ = ["covariance_divergence", "trace_term"]
+__all__ = ["covariance_divergence"]
 
 
-@register_kl(LaplaceNormal, LaplaceNormal)  # type: ignore[no-untyped-call, untyped-decorator]
+@register_kl(LaplaceNormal, LaplaceNormal)  # type: ignore[untyped-decorator]
 def _laplace_laplace(p: LaplaceNormal, q: LaplaceNormal) -> Tensor:
     check_alike("q", p.covariance, q.covariance)
     if p.basis != q.basis:
@@ -35,18 +35,17 @@ def _laplace_laplace(p: LaplaceNormal, q: LaplaceNormal) -> Tensor:
     shift = p.loc - q.loc
     if p.basis is not None:
         shift = p.basis.forward(shift)
-    vectors = [v for c in (p.covariance, q.covariance) for v in (c.diag, c.weight, c.coord)]
-    return over_batch(covariance_divergence, vectors) + 0.5 * _quadratic_form(q, shift)
+    return over_pairs(covariance_divergence, p.covariance, q.covariance) + 0.5 * _quadratic_form(q, shift)
 
 
-@register_kl(LaplaceNormal, Independent)  # type: ignore[no-untyped-call, untyped-decorator]
+@register_kl(LaplaceNormal, Independent)  # type: ignore[untyped-decorator]
 def _laplace_diagonal(p: LaplaceNormal, q: Independent[Any]) -> Tensor:
     variance = _diagonal_variance(q, p)
     terms = p.variance / variance - 1 + (p.loc - q.mean).square() / variance + variance.log()
     return 0.5 * (terms.sum(-1) - p.covariance.logdet())
 
 
-@register_kl(Independent, LaplaceNormal)  # type: ignore[no-untyped-call, untyped-decorator]
+@register_kl(Independent, LaplaceNormal)  # type: ignore[untyped-decorator]
 def _diagonal_laplace(p: Independent[Any], q: LaplaceNormal) -> Tensor:
     variance = _diagonal_variance(p, q)
     if q.basis is not None:
@@ -58,38 +57,36 @@ def _diagonal_laplace(p: Independent[Any], q: LaplaceNormal) -> Tensor:
     return 0.5 * (trace + _quadratic_form(q, p.mean - q.loc) + q.covariance.logdet())
 
 
-@register_kl(LaplaceNormal, MultivariateNormal)  # type: ignore[no-untyped-call, untyped-decorator]
+@register_kl(LaplaceNormal, MultivariateNormal)  # type: ignore[untyped-decorator]
 def _laplace_dense(p: LaplaceNormal, q: MultivariateNormal) -> Tensor:
     _check_dimension(p, q)
     return kl_divergence(MultivariateNormal(p.loc, p.covariance_matrix), q)
 
 
-@register_kl(MultivariateNormal, LaplaceNormal)  # type: ignore[no-untyped-call, untyped-decorator]
+@register_kl(MultivariateNormal, LaplaceNormal)  # type: ignore[untyped-decorator]
 def _dense_laplace(p: MultivariateNormal, q: LaplaceNormal) -> Tensor:
     _check_dimension(q, p)
     return kl_divergence(p, MultivariateNormal(q.loc, q.covariance_matrix))
 
 
-def covariance_divergence(
-    diag0: Tensor, weight0: Tensor, coord0: Tensor, diag1: Tensor, weight1: Tensor, coord1: Tensor
-) -> Tensor:
-    """KL(N(0, Sigma0) || N(0, Sigma1)) for float64 vectors (D,), a scalar; differentiable in all six."""
-    axis0, axis1 = Axis.of(coord0), Axis.of(coord1)
-    if runs_natively(diag0) and torch.equal(axis0.order, axis1.order):
-        vectors = [v[axis0.order] for v in (diag0, weight0, diag1, weight1)]
-        value: Tensor = _LineDivergence.apply(*vectors[:2], axis0.gap, *vectors[2:], axis1.gap)  # type: ignore[no-untyped-call]
+def covariance_divergence(first: Part, second: Part) -> Tensor:
+    """KL(N(0, Sigma0) || N(0, Sigma1)), a float64 scalar; differentiable in all parameters of both."""
+    order = first.axis.order
+    if runs_natively(order) and torch.equal(order, second.axis.order):
+        vectors = [(part.diag[order], part.weight[order], part.axis.gap) for part in (first, second)]
+        value: Tensor = _LineDivergence.apply(*vectors[0], *vectors[1])
     else:
-        precision1 = precision_kernel(diag1, weight1, axis1)
-        innovation0 = precision_kernel(diag0, weight0, axis0).innovation
-        trace = trace_term(precision1, diag0, weight0, axis0)
-        value = 0.5 * (trace - diag0.shape[0] + (precision1.innovation.log() - innovation0.log()).sum())
+        precision = precision_kernel(*second)
+        logdets = precision.innovation.log() - precision_kernel(*first).innovation.log()
+        value = 0.5 * (_trace(precision, first) - len(order) + logdets.sum())
     return value.clamp_min(0)
 
 
-def trace_term(precision: PrecisionKernel, diag: Tensor, weight: Tensor, axis: Axis) -> Tensor:
-    """tr(Sigma1^-1 Sigma0) of a `PrecisionKernel` and a covariance (diag, weight (D,), axis of its coordinates)."""
-    diagonal = torch.dot(precision.diagonal, diag + weight.square())
-    return diagonal - 2 * plane_form(weight * precision.left, weight * precision.right, precision.axis, axis)
+def _trace(precision: PrecisionKernel, part: Part) -> Tensor:
+    """tr(Sigma1^-1 Sigma0)."""
+    left, right = part.weight * precision.left, part.weight * precision.right
+    diagonal = torch.dot(precision.diagonal, part.diag + part.weight.square())
+    return diagonal - 2 * plane_form(left, right, precision.axis, part.axis)
 
 
 class _LineDivergence(torch.autograd.Function):
@@ -105,7 +102,7 @@ class _LineDivergence(torch.autograd.Function):
         return value
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
         (gradient,) = ctx.saved_tensors
         return tuple(grad * gradient)
 

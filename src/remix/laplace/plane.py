@@ -117,7 +117,7 @@ def plane_form(left: Tensor, right: Tensor, first: Axis, second: Axis) -> Tensor
 
     Differentiable in ``left``, ``right`` (D,) and the gaps of both axes: the sums of the value give the gradients too.
     """
-    value: Tensor = _PlaneForm.apply(left, right, first.gap, second.gap, first.order, second.order)  # type: ignore[no-untyped-call]
+    value: Tensor = _PlaneForm.apply(left, right, first.gap, second.gap, first.order, second.order)
     return value
 
 
@@ -135,7 +135,7 @@ class _PlaneForm(torch.autograd.Function):
         return torch.dot(right.double(), sums[0] + sums[1])
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         left, right, order1, order2, sums = ctx.saved_tensors
         left64, right64 = left.double(), right.double()
         into_right, into_left = sums[0] + sums[1], sums[2] + sums[3]

@@ -33,7 +33,7 @@ class PrecisionKernel(NamedTuple):
 def precision_kernel(diag: Tensor, weight: Tensor, axis: Axis) -> PrecisionKernel:
     """Sigma^-1 for ``diag``, ``weight`` (D,) and the axis of the coordinates, in O(D). Differentiable in all three."""
     sorted_vectors = (v.double()[axis.order] for v in (diag, weight))
-    rows: Tensor = _Precision.apply(*sorted_vectors, axis.gap)  # type: ignore[no-untyped-call]
+    rows: Tensor = _Precision.apply(*sorted_vectors, axis.gap)
     innovation, diagonal, left, right = rows[:4, axis.rank]
     return PrecisionKernel(innovation, diagonal, left, right, Axis(axis.order, rows[4]))
 
@@ -51,7 +51,7 @@ class _Precision(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, bar: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
+    def backward(ctx: Any, bar: Tensor) -> tuple[Tensor, ...]:
         diag, weight, gap = ctx.saved_tensors
         if not runs_natively(diag):
             return _adjoint(diag, weight, gap, bar)
