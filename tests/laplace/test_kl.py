@@ -185,3 +185,34 @@ def test_what_does_not_fit_is_named():
         kl_divergence(Independent(Normal(torch.zeros(5).double(), torch.ones(5).double()), 1), turned)
     with pytest.raises(NotImplementedError):
         kl_divergence(p, Normal(torch.zeros(5), torch.ones(5)))
+
+
+def test_tiny_diagonals_with_ties_against_sixty_digits():
+    """d = 1e-12 on tied coordinates: dense float64 has lost most digits here, the recursion has not."""
+    if len(PATHS) == 1:
+        pytest.skip("the native library is not built")
+    import mpmath
+
+    size = 8
+    coord = torch.tensor([0.0, 0.0, 0.0, 0.5, 0.5, 2.0, 2.0, 900.0], dtype=torch.float64)
+    _, _, weight0, _ = vectors(size, 21)
+    weight1 = weight0 * (1 + 1e-7 * torch.arange(size))
+    diag0, diag1 = (torch.full((size,), value, dtype=torch.float64) for value in (1e-12, 3e-12))
+    zero = torch.zeros(size, dtype=torch.float64)
+    value = kl_divergence(normal(zero, diag0, weight0, coord), normal(zero, diag1, weight1, coord))
+
+    with mpmath.workdps(60):
+
+        def matrix(diag, weight):
+            d, w, a = ([mpmath.mpf(float(x)) for x in v] for v in (diag, weight, coord))
+            rows = range(size)
+            return mpmath.matrix(
+                [[w[i] * w[j] * mpmath.exp(-abs(a[i] - a[j])) + (d[i] if i == j else 0) for j in rows] for i in rows]
+            )
+
+        first, second = matrix(diag0, weight0), matrix(diag1, weight1)
+        ratio = second**-1 * first
+        trace = sum(ratio[i, i] for i in range(size))
+        exact = (trace - size + mpmath.log(mpmath.det(second)) - mpmath.log(mpmath.det(first))) / 2
+        relative = abs(mpmath.mpf(float(value)) - exact) / exact
+    assert float(relative) < 1e-12
