@@ -29,7 +29,7 @@ def merge(
     *,
     steps: int = 40,
     exact: bool | None = None,
-    draws: int = 64,
+    draws: int = 32,
     generator: torch.Generator | None = None,
 ) -> LaplaceNormal:
     """The single Laplace normal that stands for a mixture, with the mixture's exact mean and variances.
@@ -44,7 +44,7 @@ def merge(
         components: pairs (weight, normal); weights are >= 0 and are normalised to sum to 1. No gradients flow to them.
         objective: "likelihood" minimises KL(moment-matched mixture || result) in the correlations, "frobenius" the
             Frobenius distance of the correlation matrices (smaller matrix error, lower likelihood).
-        steps: quasi-Newton steps of the final descent (with draws: four times as many stochastic steps).
+        steps: quasi-Newton steps of the final descent (with draws: three times as many stochastic steps).
         exact: True, or None for up to 1.5 million components x coordinates: exact sums. Otherwise the likelihood of
             ``draws`` rows drawn afresh at every step.
         draws: rows per step when not exact.
@@ -71,8 +71,8 @@ def merge(
     else:
         starts = [component_start(target.components[0]), greedy_start(target)]
         start = min(starts, key=lambda one: _excess(target, one))
-        model = descend_on_draws(target, start, 4 * steps, draws, generator)
-        model = shrink_on_draws(target, model, 2 * draws, generator)
+        model = descend_on_draws(target, start, 3 * steps, draws, generator)
+        model = shrink_on_draws(target, model, 4 * draws, generator)
     return _assemble(target, model, pairs[0][1])
 
 
