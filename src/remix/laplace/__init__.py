@@ -4,7 +4,9 @@ Sigma = diag(d) + diag(w) K(a) diag(w), K_ij = exp(-|a_i - a_j|): exact likeliho
 linear time after one sort, for up to a million dimensions.
 """
 
+from remix.laplace import kl  # noqa: F401 (registers the divergences with torch.distributions)
 from remix.laplace.covariance import LaplaceCovariance
+from remix.laplace.merge import merge
 from remix.laplace.normal import LaplaceNormal
 
-__all__ = ["LaplaceCovariance", "LaplaceNormal"]
+__all__ = ["LaplaceCovariance", "LaplaceNormal", "merge"]
