@@ -21,7 +21,7 @@ from remix.laplace import LaplaceCovariance, kernels
 DTYPES = pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 ROWS = [
     ((), 1), ((1,), 1), ((0,), 2), ((7,), 2), ((16,), 3), ((17,), 15), ((33,), 16), ((2, 3), 17), ((2, 0), 31),
-    ((7,), 63), ((16,), 64), ((33,), 65), ((), 257), ((1,), 1000), ((17,), 1000),
+    ((200,), 40), ((7,), 63), ((16,), 64), ((33,), 65), ((), 257), ((1,), 1000), ((17,), 1000),
 ]  # fmt: skip
 # Leading shape of x, batch shape of the parameters.
 BATCHES = [
@@ -81,7 +81,7 @@ def test_any_memory_layout(name: str, layout: str, path: str) -> None:
 
 @pytest.mark.parametrize("name", ON_ROWS)
 def test_expanded_inputs(name: str, path: str) -> None:
-    x, _, diag, weight, coord = (v.double() for v in draw((), 33))
+    x, _, _, weight, coord = (v.double() for v in draw((), 33))
     one = torch.tensor([0.7], dtype=torch.float64)
     tight = [x.repeat(5, 1), one.repeat(33), one.repeat(33), weight, coord]
     wide = [x.expand(5, 33), one.expand(33), one.expand(33), weight, coord]
@@ -125,7 +125,7 @@ def test_logdet_of_half_precision_parameters_does_not_overflow() -> None:
     assert_near(big.logdet(), 20_000 * torch.tensor(1e4).log())
 
 
-@pytest.mark.parametrize("dim", [37, 1030, 5003])
+@pytest.mark.parametrize("dim", [37, 5003])
 @DTYPES
 def test_paths_agree(dim: int, dtype: torch.dtype) -> None:
     inputs = [v.to(dtype) for v in draw((5,), dim)]

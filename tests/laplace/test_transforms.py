@@ -4,11 +4,10 @@ import shutil
 
 import pytest
 import torch
-from dense_twin import ON_ROWS, OPERATIONS, assert_near, draw, exact, with_gradients
+from dense_twin import NAMES, ON_ROWS, OPERATIONS, assert_near, draw, exact, with_gradients
 from torch import Tensor
 
 from remix.laplace import LaplaceCovariance, LaplaceNormal, ops
-from remix.laplace.filters import SWEEPS
 
 
 @pytest.fixture(autouse=True)
@@ -91,35 +90,38 @@ def test_vmap_is_differentiable() -> None:
 
 def test_vmap_over_parameters_is_refused_with_advice() -> None:
     x, _, *parameters = (v.double() for v in draw((2,), 5, (3,)))
-    with pytest.raises((ValueError, RuntimeError), match="batch shape|vmap"):
+    with pytest.raises((ValueError, RuntimeError), match=r"batch shape|vmap"):
         torch.func.vmap(lambda d, w, a: LaplaceCovariance(d, w, a, validate_args=False).solve(x))(*parameters)
 
 
 # --- custom operators ---
 
 
-def operator_inputs(grad: bool) -> tuple[list[Tensor], list[Tensor]]:
-    """float32 inputs (so that float64 inside is told from the dtype of the result), and the tensors of the factor."""
-    inputs = draw((3,), 20)
-    factor = LaplaceCovariance(*inputs[2:]).factor
-    tensors = [*factor.tensors, factor.table(torch.float32)]
-    return [v.requires_grad_() if grad else v for v in inputs], tensors
+OPERATORS = {op._name: op for op in vars(ops).values() if isinstance(op, torch.library.CustomOpDef)}
 
 
-def test_opcheck() -> None:
-    (x, loc, *p), factor = operator_inputs(grad=True)
-    (x0, loc0, *p0), _ = operator_inputs(grad=False)
-    weights = torch.tensor([1.0, -2.0, 0.5])
-    torch.library.opcheck(ops.factor_op, tuple(p0))
-    for mode in SWEEPS:
-        torch.library.opcheck(ops.filter_op, (x, *p, *factor, mode))
-        torch.library.opcheck(ops.filter_adjoint_op, (x0, x0 * 2, x0 + 1, *factor, mode))
-    torch.library.opcheck(ops.nll_op, (x, loc, *p, *factor, False))
-    torch.library.opcheck(ops.nll_op, (x, loc, *p0, *factor, True))
-    torch.library.opcheck(ops.nll_adjoint_op, (x0, loc0, *factor, weights))
-    for op, of in ((ops.logdet_op, "logdet"), (ops.inverse_diagonal_op, "inverse_diagonal")):
-        torch.library.opcheck(op, (*p, *factor[:4]))
-        torch.library.opcheck(ops.vector_adjoint_op, (op(*p0, *factor[:4]), *factor[:4], of))
+@pytest.mark.parametrize("name", OPERATORS)
+def test_opcheck(name: str) -> None:
+    """float32 inputs, so that float64 inside is told from the dtype of the result."""
+    inputs = dict(zip(NAMES, draw((3,), 20), strict=True))
+    factor = LaplaceCovariance(*list(inputs.values())[2:]).factor
+    values = {
+        field: getattr(factor, field) for field in ("order", "rank", "vectors", "logdet") if hasattr(factor, field)
+    }
+    values |= {"table": factor.table(torch.float32), "row_weight": torch.tensor([1.0, -2.0, 0.5])}
+    values |= {"y": 2 * inputs["x"], "cotangent": torch.tensor(1.0) if "vector" in name else inputs["x"] + 1}
+    values |= {"mode": "solve", "keep": False, "of": "logdet"}
+    differentiable = not name.endswith(("adjoint", "factor"))
+    values |= {k: v.requires_grad_(differentiable) for k, v in inputs.items()}
+    operator = OPERATORS[name]
+    wanted = [argument.name for argument in operator._opoverload._schema.arguments]
+    torch.library.opcheck(operator, tuple(values[argument] for argument in wanted))
+    if "keep" in wanted:
+        fixed = values | {k: inputs[k].detach() for k in ("diag", "weight", "coord")} | {"keep": True}
+        torch.library.opcheck(operator, tuple(fixed[argument] for argument in wanted))
+    if "of" in wanted:
+        other = values | {"cotangent": torch.linspace(-1, 1, 20), "of": "inverse_diagonal"}
+        torch.library.opcheck(operator, tuple(other[argument] for argument in wanted))
 
 
 def test_shapes_on_the_meta_device() -> None:

@@ -181,7 +181,7 @@ class LaplaceCovariance:
             flat = one(rows.reshape(-1, self.dim), *each[0])
             return flat.reshape(rows.shape[:-1] + flat.shape[1:])
         lead = broadcast(rows=rows.shape[:-1], parameters=self.batch_shape)
-        # To (..., batch size, rows per covariance, D): axes along which the parameters have size 1 are rows.
+        # To (covariances, rows of each, D): axes along which the parameters have size 1 are rows.
         batch = (1,) * (len(lead) - len(self.batch_shape)) + tuple(self.batch_shape)
         shared = [i for i, size in enumerate(batch) if size == 1]
         own = [i for i, size in enumerate(batch) if size != 1]
