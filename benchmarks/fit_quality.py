@@ -89,7 +89,7 @@ def table(results: dict[str, Any]) -> str:
         cells = []
         for model in MODELS:
             found = entry["models"].get(model)
-            cells.append(f"{found['nats'] - base:+.3f} ({found['seconds']:.1f} s)" if found else "–")
+            cells.append(f"{found['nats'] - base:+.3f} ({found['seconds']:.1f} s)" if found else "-")
         lines.append(f"| {name} | {entry['N']:,} | {entry['D']:,} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

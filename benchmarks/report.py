@@ -31,7 +31,7 @@ def markdown(results: dict[str, Any]) -> str:
         "",
         f"Made by `{results['command']}`; {machine}. Works are interleaved in one process, the best time of each is",
         "kept, and the unit is one `out.copy_(x)` into memory that is already mapped (the strictest unit: a `clone`",
-        "pays for fresh pages, and so does every result below). float32, fixed parameters, coordinates in random order.",
+        "pays for fresh pages, and so does every result below). float32, random order of coordinates.",
         "",
     ]
     for key in ("operations", "operations at D = 10^6"):

@@ -120,7 +120,7 @@ def test_float32_against_float64(kind: str, dim: int) -> None:
     wide_value.sum().backward()
     error = (rows.grad.double() - precise.grad).norm() / precise.grad.norm()
     assert error < 1e-6
-    bound = 3e-8 * dim if kind == "one correlation length" else 5e-6
+    bound = 1e-9 * dim if kind == "one correlation length" else 5e-6
     for name in ("matvec", "unwhiten", "whiten"):
         got, wanted = getattr(sigma, name)(x).double(), getattr(wide, name)(x.double())
         assert (got - wanted).norm() / wanted.norm() < bound, name

@@ -123,7 +123,13 @@ class LaplaceCovariance:
         return list(zip(self._flat, known[2], strict=True))
 
     def _factorise(self) -> list[Factor]:
+        if self.batch_shape and self._one_for_all():
+            return [Factor(*ops.factor_op(*(v.detach() for v in self._flat[0])))] * len(self._flat)
         return [Factor(*ops.factor_op(*(v.detach() for v in vectors))) for vectors in self._flat]
+
+    def _one_for_all(self) -> bool:
+        """Whether the batch is one covariance, expanded."""
+        return all(s == 0 or n == 1 for v in self.parameters for s, n in zip(v.stride()[:-1], v.shape, strict=False))
 
     def __getstate__(self) -> dict[str, object]:
         """Copies leave the factorisation behind: their vectors count versions anew."""

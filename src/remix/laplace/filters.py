@@ -62,7 +62,23 @@ def sweep_table(vectors: Tensor, dtype: torch.dtype) -> Tensor:
         (root, weight, following, following * G * root),
         (root, root * G, phi, phi * weight),
     )
-    return torch.stack([torch.stack(row, -1) for row in rows]).to(dtype)
+    table = torch.stack([torch.stack(row, -1) for row in rows])
+    if dtype == torch.float32:
+        table[..., 2] = _rounded_decays(table[..., 2])
+    return table.to(dtype)
+
+
+def _rounded_decays(decay: Tensor) -> Tensor:
+    """Decays (4, D) rounded to multiples of 2^-24 so that the errors of neighbours cancel.
+
+    Products of many decays near 1, which carry slow correlations over a million positions, keep their accuracy
+    although each factor has only 24 bits.
+    """
+    unit = 2.0**-24
+    near = decay > 0.5
+    units = (torch.where(near, 1 - decay, 0).cumsum(-1) / unit).round()
+    own = units.diff(dim=-1, prepend=units.new_zeros(len(units), 1))
+    return torch.where(near, 1 - own * unit, decay)
 
 
 def states(sweep: Sweep) -> Sweep:

@@ -48,19 +48,41 @@ void sort_coordinates(const double* coord, int64_t size, Entry* entries, Entry* 
   for (int64_t i = 0; i < size; ++i) order[i] = entries[i].index;
 }
 
-template <class T>
+// Rounds the decays of a chain so that the errors of neighbours cancel: products of many decays near 1, which carry slow
+// correlations over a million positions, keep their accuracy although each factor has only 24 bits.
+struct DecayRounding {
+  double sum = 0;
+  int64_t units = 0;
+  float operator()(double decay) {
+    if (!(decay > .5)) return static_cast<float>(decay);
+    constexpr double unit = 1. / (1 << 24);
+    sum += 1 - decay;
+    const int64_t all = std::llround(sum / unit), own = all - units;
+    units = all;
+    return static_cast<float>(1 - static_cast<double>(own) * unit);
+  }
+};
+struct NoRounding {
+  double operator()(double decay) const { return decay; }
+};
+
+template <class T, class Rounding>
 void fill_table(int64_t size, const double* vectors, T* table) {
   remix::advise_huge(table, 16 * size * sizeof(T));
   const double *weight = vectors + size, *phi = vectors + 2 * size, *S = vectors + 5 * size, *G = vectors + 6 * size,
                *gam = vectors + 7 * size;
+  Rounding rounded[4];
   for (int64_t k = 0; k < size; ++k) {
     const double root = std::sqrt(S[k]), inverse = 1 / root, next = k + 1 < size ? phi[k + 1] : 0, w = weight[k];
     const double rows[4][4] = {{inverse, -inverse * w, next * gam[k], next * G[k]},
                                {inverse, -G[k], phi[k] * gam[k], phi[k] * w * inverse},
                                {root, w, next, next * G[k] * root},
                                {root, root * G[k], phi[k], phi[k] * w}};
-    for (int which = 0; which < 4; ++which)
-      for (int i = 0; i < 4; ++i) table[(which * size + k) * 4 + i] = static_cast<T>(rows[which][i]);
+    for (int which = 0; which < 4; ++which) {
+      T* to = table + (which * size + k) * 4;
+      for (int i = 0; i < 4; ++i) to[i] = static_cast<T>(rows[which][i]);
+      to[2] = rounded[which](rows[which][2]);
+    }
   }
 }
 
@@ -107,8 +129,8 @@ REMIX_API int remix_factorise(int64_t size, const double* diag, const double* we
 
 // table (4, size, 4): coefficients of whiten, its transpose, unwhiten and its transpose.
 REMIX_API void remix_table_float(int64_t size, const double* vectors, float* table) {
-  fill_table(size, vectors, table);
+  fill_table<float, DecayRounding>(size, vectors, table);
 }
 REMIX_API void remix_table_double(int64_t size, const double* vectors, double* table) {
-  fill_table(size, vectors, table);
+  fill_table<double, NoRounding>(size, vectors, table);
 }
