@@ -21,7 +21,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "remix_fit_nll_": (_D, [_P, _I, _I, _P, _P, _P, _P, _P, _T]),
     "remix_fit_rows_": (_D, [_P, _I, _I, _P, _P, _P, _P, _T]),
     "remix_fit_edges_": (None, [_P, _I, _P, _P, _I, _D, _P, _T]),
-    "remix_fit_reinsert_": (_I, [_P, _I, _I, _I, _P, _D, _P, _P, _P, _P]),
+    "remix_fit_reinsert_": (_I, [_P, _I, _I, _I, _P, _P, _D, _P, _P, _P, _P]),
     "remix_frobenius_": (None, [_P, _I, _I, _I, _P, _P, _P, _P, _P, _P, _T]),
     "remix_fit_path": (_I, [_P, _P, _P, _I, _I, _P]),
 }

@@ -14,9 +14,8 @@ from .library import call, library, threads
 from .optimise import Vector, minimise
 from .prepare import Standardised
 
-__all__ = ["LARGEST_LOADING", "SMALLEST_PHI", "Chain", "ChainData", "factorise", "maximise"]
+__all__ = ["SMALLEST_PHI", "Chain", "ChainData", "factorise", "maximise"]
 
-LARGEST_LOADING = 0.9995
 SMALLEST_PHI = 1e-3
 PHI_RANGE = 1 - SMALLEST_PHI
 
@@ -50,6 +49,7 @@ class ChainData:
 
     def __init__(self, data: Standardised, order: Tensor, native_threads: int | None = None) -> None:
         self.rows, self.size = data.rows, order.shape[0]
+        self.largest = data.largest[order]
         self.threads = native_threads or threads()
         self.native = library() is not None
         if not self.native:
@@ -84,28 +84,27 @@ class ChainData:
         return 0.5 * (forms + logdet)
 
 
-def maximise(data: ChainData, chain: Chain, steps: int, fixed: Tensor | None = None, tolerance: float = 1e-7) -> float:
+def maximise(data: ChainData, chain: Chain, steps: int, tolerance: float = 1e-7) -> float:
     """Maximum likelihood in (loading, phi) from the values of ``chain``, changed in place; order fixed.
 
-    The search runs in atanh(loading) and logit(phi), where there are no bounds. ``fixed`` (D,) bool in chain order: units
-    whose loading stays 0. Returns the mean negative log-likelihood reached.
+    The search runs in atanh(loading) and logit(phi), where there are no bounds. Returns the mean negative log-likelihood reached.
     """
     size = data.size
-    free = np.ones(size) if fixed is None else (~fixed).numpy().astype(np.float64)
+    largest = data.largest.numpy()
 
     def natural(point: Vector) -> tuple[Vector, Vector]:
-        return free * LARGEST_LOADING * np.tanh(point[:size]), SMALLEST_PHI + PHI_RANGE * expit(point[size:])
+        return largest * np.tanh(point[:size]), SMALLEST_PHI + PHI_RANGE * expit(point[size:])
 
     def objective(point: Vector) -> tuple[float, Vector]:
         loading, phi = natural(point)
         value, loading_bar, phi_bar = data.nll(torch.from_numpy(loading), torch.from_numpy(phi))
         share = (phi - SMALLEST_PHI) / PHI_RANGE
         gradient = np.empty_like(point)
-        gradient[:size] = loading_bar.numpy() * free * (LARGEST_LOADING - loading**2 / LARGEST_LOADING)
+        gradient[:size] = loading_bar.numpy() * (largest - loading**2 / np.maximum(largest, 1e-12))
         gradient[size:] = phi_bar.numpy() * PHI_RANGE * share * (1 - share)
         return value, gradient
 
-    ratio = (chain.loading.numpy() / LARGEST_LOADING).clip(-0.999, 0.999)
+    ratio = (chain.loading.numpy() / np.maximum(largest, 1e-12)).clip(-0.999, 0.999)
     share = ((chain.phi.numpy() - SMALLEST_PHI) / PHI_RANGE).clip(1e-3, 1 - 1e-4)
     found = minimise(objective, np.concatenate([np.arctanh(ratio), logit(share)]), steps, tolerance)
     loading, phi = natural(found.point)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from .edges import Edges, correlations
 from .library import library, pointer
-from .likelihood import LARGEST_LOADING, Chain
+from .likelihood import Chain
 from .prepare import Standardised
 
 __all__ = ["chain_start", "greedy_path", "one_factor_start"]
@@ -86,4 +86,4 @@ def one_factor_start(matrix: Tensor) -> Chain:
     order = torch.argsort(harmonics[:, -2] * degree if matrix.shape[0] > 1 else degree, stable=True)
     phi = torch.full_like(loading, 0.97)
     phi[0] = 0.0
-    return Chain(order, loading[order].clamp(-LARGEST_LOADING, LARGEST_LOADING), phi)
+    return Chain(order, loading[order], phi)

@@ -13,7 +13,7 @@ from .prepare import Standardised
 
 __all__ = ["reinsert"]
 
-_LARGEST_LOADING, _LARGEST_PHI = 0.9995, 0.999
+_LARGEST_PHI = 0.999
 
 
 def reinsert(data: Standardised, chain: Chain, visits: Tensor) -> tuple[int, float]:
@@ -32,7 +32,7 @@ def reinsert(data: Standardised, chain: Chain, visits: Tensor) -> tuple[int, flo
     gain = torch.zeros(1, dtype=torch.float64)
     moves = call(
         "remix_fit_reinsert_", data.u.dtype, data.u, data.u.shape[1], data.rows, chain.order.shape[0],
-        visits.contiguous(), threshold, chain.order, chain.loading, chain.phi, gain,
+        visits.contiguous(), data.largest, threshold, chain.order, chain.loading, chain.phi, gain,
     )  # fmt: skip
     return int(moves), float(gain)
 
@@ -44,12 +44,12 @@ def _reinsert(data: Standardised, chain: Chain, visits: Tensor, threshold: float
     u = data.u[:, : data.rows].double()
     for unit in visits.tolist():
         position = int((chain.order == unit).nonzero())
-        gain = _visit(u, chain, position, threshold)
+        gain = _visit(u, chain, position, float(data.largest[unit]), threshold)
         moves, total = moves + (gain > 0), total + gain
     return moves, total
 
 
-def _visit(u: Tensor, chain: Chain, position: int, threshold: float) -> float:
+def _visit(u: Tensor, chain: Chain, position: int, largest: float, threshold: float) -> float:
     """Twin of the native visit: reinsert one unit, return what it gained (0 where it stayed)."""
     order, loading, phi = chain.order.tolist(), chain.loading.tolist(), chain.phi.tolist()
     size = len(order)
@@ -68,7 +68,7 @@ def _visit(u: Tensor, chain: Chain, position: int, threshold: float) -> float:
         for share in shares:
             decay = phi[k] ** share if k else 1 - 0.4 * share
             if decay >= 1e-3:
-                best = min(best, places.best(k, decay), key=lambda place: place[0])
+                best = min(best, places.best(k, decay, largest), key=lambda place: place[0])
     value, k, decay, new = best
     if k < 0 or present - value < threshold:
         return 0.0
@@ -123,10 +123,10 @@ class _Places:
         left = 1 - loading**2 * variance
         return 0.5 * (math.log(left) + (xx - 2 * loading * xz + loading**2 * zz) / left)
 
-    def best(self, k: int, decay: float) -> tuple[float, int, float, float]:
+    def best(self, k: int, decay: float, largest: float) -> tuple[float, int, float, float]:
         """The best of a few loadings at that place: (score, k, decay, loading)."""
         _, xz, _, variance = self._meet(k, decay)
         if variance <= 1e-12:
             return math.inf, k, decay, 0.0
-        full = min(max(xz / variance, -_LARGEST_LOADING), _LARGEST_LOADING)
+        full = min(max(xz / variance, -largest), largest)
         return min((self.score(k, decay, part * full), k, decay, part * full) for part in (1.0, 0.9, 0.75))

@@ -69,7 +69,7 @@ def _refine(data: Standardised, chain: Chain, generator: torch.Generator, sweeps
     size = chain.order.shape[0]
 
     def polish(steps: int) -> float:
-        return maximise(ChainData(data, chain.order, 1), chain, steps, data.constant[chain.order])
+        return maximise(ChainData(data, chain.order, 1), chain, steps)
 
     value = polish(60)
     for _ in range(sweeps):
@@ -94,7 +94,7 @@ def _large(
     order = greedy_path(edges, data.u.shape[0])
     chain = chain_start(data, order)
     progress("likelihood")
-    value = maximise(ChainData(data, order), chain, 100 if thorough else 15, data.constant[order])
+    value = maximise(ChainData(data, order), chain, 100 if thorough else 15)
     return Found(chain, value, "greedy path")
 
 

@@ -26,7 +26,7 @@ namespace {
 
 using remix::ChainFactor;
 
-constexpr double kLargestLoading = .9995, kLargestPhi = .999;
+constexpr double kLargestPhi = .999;
 
 // A place for the removed unit: before position k of the reduced chain, phi_above the decay from it to position k.
 struct Place {
@@ -34,9 +34,10 @@ struct Place {
   double phi_above, loading, score;
 };
 
-// Moments of the removed unit x with the smoothed state z at one location, and the variance c of z.
+// Moments of the removed unit x with the smoothed state z at one location, the variance c of z, and the largest loading
+// that the unit may have.
 struct Meeting {
-  double xx, xz, zz, variance;
+  double xx, xz, zz, variance, largest;
 
   // Negative conditional log-likelihood per row.
   double score(double loading) const {
@@ -46,7 +47,7 @@ struct Meeting {
   // The best of a few loadings: the optimum if the model were true, and shrunk versions of it.
   void improve(Place& best, int64_t k, double phi_above) const {
     if (!(variance > 1e-12)) return;
-    const double full = std::clamp(xz / variance, -kLargestLoading, kLargestLoading);
+    const double full = std::clamp(xz / variance, -largest, largest);
     for (double part : {1., .9, .75}) {
       const double value = score(part * full);
       if (value < best.score) best = {k, phi_above, part * full, value};
@@ -57,8 +58,9 @@ struct Meeting {
 template <class T>
 class Reinsertion {
  public:
-  Reinsertion(const T* u, int64_t stride, int64_t rows, int64_t size, int64_t* order, double* loading, double* phi)
-      : u_(u), stride_(stride), rows_(double(rows)), size_(size), order_(order), loading_(loading), phi_(phi),
+  Reinsertion(const T* u, int64_t stride, int64_t rows, int64_t size, const double* largest, int64_t* order,
+              double* loading, double* phi)
+      : u_(u), stride_(stride), rows_(double(rows)), size_(size), largest_(largest), order_(order), loading_(loading), phi_(phi),
         nodes_(size), fields_(10 * size), steps_(10 * size), sums_(5 * size), kept_(8 * (64 / sizeof(T)) * size + 16) {
     const uintptr_t start = reinterpret_cast<uintptr_t>(kept_.data());
     aligned_ = reinterpret_cast<T*>((start + 63) / 64 * 64);
@@ -75,15 +77,16 @@ class Reinsertion {
     double xx = 0;
     for (int64_t n = 0; n < stride_; ++n) xx += double(x[n]) * double(x[n]);
     xx /= rows_;
-    const double present = meet(chain, end, p, p < reduced ? phi_[p + 1] : 1, xx).score(loading_[p]);
+    const double largest = largest_[order_[p]];
+    const double present = meet(chain, end, p, p < reduced ? phi_[p + 1] : 1, xx, largest).score(loading_[p]);
     Place best{-1, 1, 0, present};
     for (int64_t k = 0; k <= reduced; ++k) {
-      meet(chain, end, k, 1, xx).improve(best, k, 1);
+      meet(chain, end, k, 1, xx, largest).improve(best, k, 1);
       if (k == reduced) break;
       for (double share : {.25, .5, .75}) {
         const double phi_above = k ? std::pow(chain.phi[k], share) : 1 - .4 * share;
         if (phi_above < 1e-3) break;
-        meet(chain, end, k, phi_above, xx).improve(best, k, phi_above);
+        meet(chain, end, k, phi_above, xx, largest).improve(best, k, phi_above);
       }
     }
     if (best.k < 0 || present - best.score < threshold) return false;
@@ -110,7 +113,8 @@ class Reinsertion {
   }
 
   // zhat(t) = h_k / phi_above + P(t) phi_above rho_k, Var = C(t) + (P(t) phi_above)^2 N_k, C(t) = C_k / phi_above^2.
-  Meeting meet(const ChainFactor& chain, double end, int64_t k, double phi_above, double xx) const {
+  Meeting meet(const ChainFactor& chain, double end, int64_t k, double phi_above, double xx,
+               double largest) const {
     double C, N = 0;
     if (k < chain.size) {
       C = chain.C[k], N = chain.N[k];
@@ -123,7 +127,7 @@ class Reinsertion {
     const double alpha = 1 / phi_above, beta = (1 - C) * phi_above;
     const double* s = sums_.data() + 5 * k;
     return {xx, (alpha * s[0] + beta * s[1]) / rows_,
-            (alpha * alpha * s[2] + 2 * alpha * beta * s[3] + beta * beta * s[4]) / rows_, C + beta * beta * N};
+            (alpha * alpha * s[2] + 2 * alpha * beta * s[3] + beta * beta * s[4]) / rows_, C + beta * beta * N, largest};
   }
 
   void move(int64_t p, const Place& place, const ChainFactor& chain) {
@@ -150,6 +154,7 @@ class Reinsertion {
   int64_t stride_;
   double rows_;
   int64_t size_;
+  const double* largest_;
   int64_t* order_;
   double *loading_, *phi_;
   std::vector<int64_t> nodes_;
@@ -161,10 +166,10 @@ class Reinsertion {
 };
 
 template <class T>
-int64_t sweep(const T* u, int64_t stride, int64_t rows, int64_t size, const int64_t* visits, double threshold,
-              int64_t* order, double* loading, double* phi, double* gain) {
+int64_t sweep(const T* u, int64_t stride, int64_t rows, int64_t size, const int64_t* visits,
+              const double* largest, double threshold, int64_t* order, double* loading, double* phi, double* gain) {
   if (size < 3) return 0;
-  Reinsertion<T> work(u, stride, rows, size, order, loading, phi);
+  Reinsertion<T> work(u, stride, rows, size, largest, order, loading, phi);
   int64_t moves = 0;
   *gain = 0;
   for (int64_t v = 0; v < size; ++v) {
@@ -177,12 +182,12 @@ int64_t sweep(const T* u, int64_t stride, int64_t rows, int64_t size, const int6
 }  // namespace
 
 // u (units, stride) feature-major; order, loading, phi (size,) are changed in place; visits: the units in the order of
-// their turn. Returns the number of moves; *gain is the sum of the likelihood gains, nats per row.
+// their turn; largest (units,): the largest |loading| of each unit. Returns the number of moves; *gain is the sum of the likelihood gains, nats per row.
 #define REMIX_REINSERT_API(T, suffix)                                                                                \
   REMIX_API int64_t remix_fit_reinsert_##suffix(const T* u, int64_t stride, int64_t rows, int64_t size,              \
-                                                const int64_t* visits, double threshold, int64_t* order,             \
-                                                double* loading, double* phi, double* gain) {                        \
-    return sweep<T>(u, stride, rows, size, visits, threshold, order, loading, phi, gain);                            \
+                                                const int64_t* visits, const double* largest, double threshold,      \
+                                                int64_t* order, double* loading, double* phi, double* gain) {        \
+    return sweep<T>(u, stride, rows, size, visits, largest, threshold, order, loading, phi, gain);                            \
   }
 REMIX_REINSERT_API(float, f32)
 REMIX_REINSERT_API(double, f64)
