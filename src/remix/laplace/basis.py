@@ -4,11 +4,32 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
 
-__all__ = ["CosineBasis", "cosine_matrix"]
+if TYPE_CHECKING:
+    from remix.laplace.covariance import LaplaceCovariance
+
+__all__ = ["Basis", "Dct2", "cosine_matrix"]
+
+
+class Basis(Protocol):
+    """An orthonormal transform T of rows (..., D)."""
+
+    @property
+    def dim(self) -> int:
+        """D."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """T x."""
+
+    def inverse(self, y: Tensor) -> Tensor:
+        """T' y."""
+
+    def variance(self, covariance: LaplaceCovariance) -> Tensor:
+        """The diagonal of T' Sigma T, (..., D)."""
 
 
 @lru_cache(maxsize=64)
@@ -21,7 +42,7 @@ def cosine_matrix(size: int, dtype: torch.dtype, device: torch.device) -> Tensor
     return matrix.to(device, dtype)
 
 
-class CosineBasis:
+class Dct2:
     """The two-dimensional orthonormal DCT of every channel of a feature map; no parameters, its own inverse transposed.
 
     Feature maps are nearly stationary in space, so their covariance is nearly diagonal over spatial frequencies: a
@@ -51,6 +72,23 @@ class CosineBasis:
         rows, columns = self._matrices(y)
         return (rows.mT @ self._maps(y) @ columns).reshape(y.shape)
 
+    def variance(self, covariance: LaplaceCovariance) -> Tensor:
+        """The diagonal of T' Sigma T, (..., D): exact, channel by channel, O(D H W (H + W))."""
+        batch = covariance.batch_shape
+        parts = [v.reshape(-1, self.dim) for v in (covariance.diag, covariance.weight, covariance.coord)]
+        rows = [self._channel_variances(*(v[i] for v in parts)) for i in range(parts[0].shape[0])]
+        return torch.stack(rows).reshape(*batch, self.dim)
+
+    def _channel_variances(self, diag: Tensor, weight: Tensor, coord: Tensor) -> Tensor:
+        channels, height, width = self.layout
+        plane = Dct2((1, height, width))
+        transform = torch.kron(*self._matrices(diag))  # (H W, H W), row = frequency, column = pixel
+        found = []
+        for d, w, a in zip(*(v.reshape(channels, -1) for v in (diag, weight, coord)), strict=True):
+            kernel = torch.exp(-(a[:, None] - a[None, :]).abs()) * w[:, None] * w[None, :]
+            found.append((plane.inverse(torch.diag(d) + kernel) * transform).sum(0))
+        return torch.cat(found)
+
     def _matrices(self, x: Tensor) -> tuple[Tensor, Tensor]:
         _, height, width = self.layout
         return cosine_matrix(height, x.dtype, x.device), cosine_matrix(width, x.dtype, x.device)
@@ -61,10 +99,10 @@ class CosineBasis:
         return x.reshape(*x.shape[:-1], *self.layout)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, CosineBasis) and other.layout == self.layout
+        return isinstance(other, Dct2) and other.layout == self.layout
 
     def __hash__(self) -> int:
         return hash(self.layout)
 
     def __repr__(self) -> str:
-        return f"CosineBasis(layout={self.layout})"
+        return f"Dct2(layout={self.layout})"

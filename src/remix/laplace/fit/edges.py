@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .library import call, library, threads
-from .prepare import Standardised
+from remix.laplace.fit.library import call, library, threads
+from remix.laplace.fit.prepare import Standardised
 
 __all__ = ["Edges", "all_pairs", "correlations", "frequency_edges", "map_edges", "nearest"]
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from remix.laplace import kernels
 
 __all__ = ["call", "library", "pointer", "threads"]
 
@@ -27,18 +28,19 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 }
 
 
-@cache
 def library() -> ctypes.CDLL | None:
-    """The loaded native library with argument types set, or None."""
-    found = sorted(Path(__file__).parent.parent.glob("_native*.so"))
-    if not found:
-        return None
-    loaded = ctypes.CDLL(str(found[0]))
+    """The native library with argument types set, or None where the twins serve (`remix.laplace.kernels`)."""
+    loaded = kernels.native()
+    return None if loaded is None else _typed(loaded.handle)
+
+
+@cache
+def _typed(handle: ctypes.CDLL) -> ctypes.CDLL:
     for name, (result, arguments) in _SIGNATURES.items():
         for suffix in ("f32", "f64") if name.endswith("_") else ("",):
-            function = getattr(loaded, name + suffix)
+            function = getattr(handle, name + suffix)
             function.restype, function.argtypes = result, arguments
-    return loaded
+    return handle
 
 
 def call(name: str, dtype: torch.dtype, *arguments: Any) -> Any:

@@ -10,9 +10,9 @@ import torch
 from scipy.special import expit, logit
 from torch import Tensor
 
-from .library import call, library, threads
-from .optimise import Vector, minimise
-from .prepare import Standardised
+from remix.laplace.fit.library import call, library, threads
+from remix.laplace.fit.optimise import Vector, minimise
+from remix.laplace.fit.prepare import Standardised
 
 __all__ = ["SMALLEST_PHI", "Chain", "ChainData", "factorise", "maximise"]
 

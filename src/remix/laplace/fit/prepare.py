@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from scipy.special import digamma, polygamma
 from torch import Tensor
 
-from ..basis import CosineBasis
+from remix.laplace.basis import Dct2
 
-__all__ = ["Rows", "Standardised", "pseudo_rows", "standardise"]
+__all__ = [
+    "Data",
+    "Layout",
+    "Rows",
+    "Standardised",
+    "apply",
+    "centred",
+    "diagonal_log_likelihood",
+    "from_covariance",
+    "pseudo_rows",
+    "standardise",
+]
 
+Array = np.ndarray[Any, np.dtype[Any]]
+Data = Tensor | Array | Iterable[Tensor | Array]
+Layout = tuple[int, int, int]
+
+LARGEST_LOADING = 0.9995
 PRIOR_ROWS = 2.0  # weight of the variance prior, in rows (design/fit.md, "Small N")
 _BLOCK = 1024  # columns handled at a time, so that a block stays in the cache
 
@@ -29,7 +46,7 @@ class Rows:
         ValueError: not two-dimensional, not floating, empty, or fewer than two rows.
     """
 
-    def __init__(self, x: Tensor | np.ndarray | Iterable[Tensor | np.ndarray]) -> None:
+    def __init__(self, x: Data) -> None:
         if not isinstance(x, Tensor | np.ndarray):
             x = _concatenate(x)
         if x.ndim != 2:
@@ -55,7 +72,7 @@ class Rows:
         return torch.from_numpy(np.array(rows)).to(self.dtype)
 
 
-def _concatenate(batches: Iterable[Tensor | np.ndarray]) -> Tensor:
+def _concatenate(batches: Iterable[Tensor | Array]) -> Tensor:
     try:
         parts = [torch.as_tensor(batch) for batch in batches]
     except TypeError as error:
@@ -88,53 +105,94 @@ class Standardised:
     samples: int
 
 
-def standardise(
-    source: Rows, index: Tensor | None, layout: tuple[int, int, int] | None, basis: CosineBasis | None
-) -> Standardised:
+def standardise(source: Rows, index: Tensor | None, layout: Layout | None, basis: Dct2 | None) -> Standardised:
     """Centre, change basis, shrink variances, divide. One copy of the data, made in blocks of columns.
 
     Raises:
         ValueError: NaN or infinite entries, or all rows equal.
     """
-    u, mean, variance, fourth = _centred(source, index, basis)
+    u, mean, variance, fourth = centred(source, index, basis)
     rows = source.rows if index is None else int(index.shape[0])
     if not torch.isfinite(variance).all():
         bad = int((~torch.isfinite(variance)).nonzero()[0])
         raise ValueError(f"x must be finite; feature {bad} contains NaN or infinite values (or overflows when squared)")
-    # Rounding of the mean leaves about eps * |mean| in a unit that does not vary at all.
-    noise = (torch.finfo(source.dtype).eps * mean.abs()).square()
-    constant = variance <= torch.maximum(4 * noise, 1e-14 * variance.mean())
+    constant = _constant(variance, mean, source.dtype)
     if bool(constant.all()):
         raise ValueError("x must have at least 2 distinct rows: no feature varies")
     largest = largest_loading(variance, fourth, constant, rows)
     variance = shrunk_variance(variance, constant, rows, layout, basis is not None)
-    scale = torch.where(constant, 0.0, variance.rsqrt()).to(u.dtype)
-    for start in range(0, source.dim, _BLOCK):
-        u[start : start + _BLOCK] *= scale[start : start + _BLOCK, None]
+    multiply_rows(u, torch.where(constant, 0.0, variance.rsqrt()))
     return Standardised(u, rows, mean, variance, constant, largest, rows)
 
 
-def _centred(source: Rows, index: Tensor | None, basis: CosineBasis | None) -> tuple[Tensor, ...]:
-    rows = source.rows if index is None else int(index.shape[0])
-    u = torch.zeros(source.dim, _stride(rows, source.dtype), dtype=source.dtype)
-    mean, variance, fourth = (torch.empty(source.dim, dtype=torch.float64) for _ in range(3))
-    step = _BLOCK
-    if basis is not None:  # whole channels
-        step = math.prod(basis.layout[1:]) * max(1, _BLOCK // math.prod(basis.layout[1:]))
+def multiply_rows(u: Tensor, factor: Tensor) -> None:
+    """u[i] *= factor[i] in place, without a temporary of the size of u."""
+    for start in range(0, u.shape[0], _BLOCK):
+        u[start : start + _BLOCK] *= factor[start : start + _BLOCK, None].to(u.dtype)
+
+
+def _feature_major(source: Rows, index: Tensor | None, basis: Dct2 | None) -> Iterator[tuple[slice, Tensor]]:
+    """Blocks of features, (features, rows), in the basis."""
+    plane = 1 if basis is None else math.prod(basis.layout[1:])
+    step = plane * max(1, _BLOCK // plane)  # whole channels
     for start in range(0, source.dim, step):
         stop = min(start + step, source.dim)
         block = source.columns(start, stop, index)
         if basis is not None:
-            maps = CosineBasis(((stop - start) // math.prod(basis.layout[1:]), *basis.layout[1:]))
-            block = maps.forward(block)
-        part = u[start:stop, :rows]
-        part.copy_(block.T)
+            block = Dct2(((stop - start) // plane, *basis.layout[1:])).forward(block)
+        yield slice(start, stop), block.T
+
+
+def centred(source: Rows, index: Tensor | None, basis: Dct2 | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Feature-major centred data (D, stride), and per feature mean, variance and fourth central moment, float64."""
+    rows = source.rows if index is None else int(index.shape[0])
+    u = torch.zeros(source.dim, _stride(rows, source.dtype), dtype=source.dtype)
+    mean, variance, fourth = (torch.empty(source.dim, dtype=torch.float64) for _ in range(3))
+    for units, block in _feature_major(source, index, basis):
+        part = u[units, :rows]
+        part.copy_(block)
         centre = part.mean(1)
         part -= centre[:, None]
-        mean[start:stop] = centre
-        variance[start:stop] = torch.linalg.vector_norm(part, dim=1).double().square() / rows
-        fourth[start:stop] = torch.linalg.vector_norm(part, ord=4, dim=1).double().pow(4) / rows
+        mean[units] = centre.double()
+        variance[units] = torch.linalg.vector_norm(part, dim=1).double().square() / rows
+        fourth[units] = torch.linalg.vector_norm(part, ord=4, dim=1).double().pow(4) / rows
     return u, mean, variance, fourth
+
+
+def apply(source: Rows, index: Tensor, mean: Tensor, variance: Tensor, basis: Dct2 | None) -> Standardised:
+    """Other rows, standardised by a given mean and variance (D,)."""
+    rows = int(index.shape[0])
+    u = torch.zeros(source.dim, _stride(rows, source.dtype), dtype=source.dtype)
+    for units, block in _feature_major(source, index, basis):
+        u[units, :rows] = (block - mean[units, None].to(u.dtype)) * variance[units, None].rsqrt().to(u.dtype)
+    nothing = torch.zeros(source.dim, dtype=torch.bool)
+    return Standardised(u, rows, mean, variance, nothing, torch.ones(source.dim, dtype=torch.float64), rows)
+
+
+def diagonal_log_likelihood(source: Rows, train: Tensor | None, index: Tensor | None, layout: Layout | None) -> float:
+    """Mean log-likelihood per dimension of rows ``index`` under the diagonal Gaussian of rows ``train``.
+
+    Original basis, shrunk variances: what a Laplace covariance has to beat.
+    """
+    rows = source.rows if train is None else int(train.shape[0])
+    mean, variance, squares = (torch.empty(source.dim, dtype=torch.float64) for _ in range(3))
+    for units, block in _feature_major(source, train, None):
+        centre = block.mean(1)
+        mean[units] = centre.double()
+        variance[units] = torch.linalg.vector_norm(block - centre[:, None], dim=1).double().square() / rows
+    shrunk = shrunk_variance(variance, _constant(variance, mean, source.dtype), rows, layout, False)
+    if index is None:
+        squares = variance
+    else:
+        for units, block in _feature_major(source, index, None):
+            squares[units] = (block - mean[units, None].to(block.dtype)).square().mean(1).double()
+    return -0.5 * float((squares / shrunk + shrunk.log()).mean() + math.log(2 * math.pi))
+
+
+def _constant(variance: Tensor, mean: Tensor, dtype: torch.dtype) -> Tensor:
+    """Features that do not vary: rounding of the mean leaves about eps * |mean| in them."""
+    noise = (torch.finfo(dtype).eps * mean.abs()).square()
+    return variance <= torch.maximum(4 * noise, 1e-14 * variance.mean())
 
 
 def largest_loading(variance: Tensor, fourth: Tensor, constant: Tensor, rows: int) -> Tensor:
@@ -145,12 +203,12 @@ def largest_loading(variance: Tensor, fourth: Tensor, constant: Tensor, rows: in
     units alone but those with n of a few (held-out gain of the digits pixels, N = 1200: -0.62 without, +0.17 with).
     """
     rested = rows * variance.square() / fourth.clamp_min(torch.finfo(torch.float64).tiny)
-    largest = (1 - rested.clamp_min(1).pow(-3)).sqrt().clamp_max(0.9995)
+    largest = (1 - rested.clamp_min(1).pow(-3)).sqrt().clamp_max(LARGEST_LOADING)
     return torch.where(constant, 0.0, largest)
 
 
 def shrunk_variance(
-    variance: Tensor, constant: Tensor, rows: int, layout: tuple[int, int, int] | None, frequencies: bool
+    variance: Tensor, constant: Tensor, rows: int, layout: Layout | None, frequencies: bool
 ) -> Tensor:
     """Variances drawn towards a prior that counts as (at most) two rows, (D,); never 0.
 
@@ -195,17 +253,37 @@ def _inverse_trigamma(value: float) -> float:
 
 def pseudo_rows(data: Standardised) -> Standardised:
     """D rows with the same second moments as N > D ones: the same likelihood at less cost."""
-    dim = data.u.shape[0]
-    moments = (data.u.double() @ data.u.double().T) / data.rows
-    factor, failed = torch.linalg.cholesky_ex(moments)
-    if int(failed) or not torch.isfinite(factor).all():
+    moments = torch.zeros(data.u.shape[0], data.u.shape[0], dtype=torch.float64)
+    for part in data.u.split(4096, dim=1):
+        moments += part.double() @ part.double().T
+    u = _root_rows(moments / data.rows, data.u.dtype)
+    return Standardised(u, u.shape[0], data.mean, data.variance, data.constant, data.largest, data.samples)
+
+
+def from_covariance(matrix: Tensor, samples: int | None) -> Standardised:
+    """D rows whose second moments are the correlations of ``matrix`` (D, D) float64, computed in float64."""
+    variance = matrix.diagonal().clone()
+    scale = variance.rsqrt()
+    u = _root_rows(scale[:, None] * matrix * scale[None, :], torch.float64)
+    size = variance.shape[0]
+    nothing = torch.zeros(size, dtype=torch.bool)
+    largest = torch.full((size,), LARGEST_LOADING, dtype=torch.float64)
+    return Standardised(u, size, torch.zeros_like(variance), variance, nothing, largest, samples or 10_000)
+
+
+def _root_rows(moments: Tensor, dtype: torch.dtype) -> Tensor:
+    """Feature-major (D, stride) data of D rows with second moments ``moments`` (D, D)."""
+    size = moments.shape[0]
+    root, failed = torch.linalg.cholesky_ex(moments)
+    if int(failed):
         values, vectors = torch.linalg.eigh(moments)
-        factor = vectors * values.clamp_min(0).sqrt()
-    u = torch.zeros(dim, _stride(dim, data.u.dtype), dtype=data.u.dtype)
-    u[:, :dim] = (factor * math.sqrt(dim)).to(u.dtype)
-    return Standardised(u, dim, data.mean, data.variance, data.constant, data.largest, data.samples)
+        root = vectors * values.clamp_min(0).sqrt()
+    u = torch.zeros(size, _stride(size, dtype), dtype=dtype)
+    u[:, :size] = (root * math.sqrt(size)).to(dtype)
+    return u
 
 
 def _stride(rows: int, dtype: torch.dtype) -> int:
-    lanes = 64 // torch.empty((), dtype=dtype).element_size()
+    """Rows rounded up to whole cache lines."""
+    lanes = 64 // dtype.itemsize
     return math.ceil(rows / lanes) * lanes

@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor
 
-from .library import call, library
-from .likelihood import Chain, factorise
-from .prepare import Standardised
+from remix.laplace.fit.library import call, library
+from remix.laplace.fit.likelihood import Chain, factorise
+from remix.laplace.fit.prepare import Standardised
 
 __all__ = ["reinsert"]
 
@@ -66,7 +66,7 @@ def _visit(u: Tensor, chain: Chain, position: int, largest: float, threshold: fl
     for k in range(size):
         shares = (0.0,) if k == size - 1 else (0.0, 0.25, 0.5, 0.75)
         for share in shares:
-            decay = phi[k] ** share if k else 1 - 0.4 * share
+            decay = 1.0 if k == size - 1 else phi[k] ** share if k else 1 - 0.4 * share
             if decay >= 1e-3:
                 best = min(best, places.best(k, decay, largest), key=lambda place: place[0])
     value, k, decay, new = best

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import torch
 
-from .edges import Edges, all_pairs, frequency_edges, map_edges, nearest
-from .likelihood import Chain, ChainData, maximise
-from .path import chain_start, greedy_path, one_factor_start
-from .prepare import Standardised, pseudo_rows
-from .reinsert import reinsert
+from remix.laplace.fit.edges import Edges, all_pairs, frequency_edges, map_edges, nearest
+from remix.laplace.fit.likelihood import Chain, ChainData, maximise
+from remix.laplace.fit.path import chain_start, greedy_path, one_factor_start
+from remix.laplace.fit.prepare import Standardised, pseudo_rows
+from remix.laplace.fit.reinsert import reinsert
 
 __all__ = ["Found", "search"]
 

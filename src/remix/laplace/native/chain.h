@@ -9,6 +9,7 @@
 
 namespace remix {
 namespace REMIX_ISA {
+namespace chain {
 
 constexpr int64_t kLine = 64;   // bytes of one position of a tile
 constexpr int64_t kChunk = 64;  // positions between two kept states; a chunk of everything fits the first cache
@@ -205,5 +206,6 @@ REMIX_INLINE void chain_backward(const T* const* tiles, int64_t count, int64_t s
   }
 }
 
+}  // namespace chain
 }  // namespace REMIX_ISA
 }  // namespace remix

@@ -10,6 +10,7 @@
 #define REMIX_FIT_DECLARATIONS(space)                                                                               \
   namespace remix {                                                                                                 \
   namespace space {                                                                                                 \
+  namespace chain {                                                                                                 \
   template <class T>                                                                                                \
   void fit_gather(const T*, int64_t, int64_t, const int64_t*, int64_t, int64_t, T*);                                \
   template <class T>                                                                                                \
@@ -22,6 +23,7 @@
   void fit_edges(const T*, int64_t, const int32_t*, const int32_t*, int64_t, int64_t, double, float*);              \
   template <class T>                                                                                                \
   void fit_frobenius(const T*, int64_t, int64_t, const int64_t*, const T*, const T*, int64_t, bool, T*, T*);        \
+  }                                                                                                                 \
   }                                                                                                                 \
   }
 REMIX_FIT_DECLARATIONS(generic)
@@ -109,7 +111,7 @@ double nll(const T* tiles, int64_t rows, int64_t size, const double* loading, co
   correlations_to_factor(factor, loading, phi);
   T* const forward = work.template take<T>(10 * size);
   T* const backward = forward + 4 * size;
-  const double logdet = REMIX_CALL(fit_steps<T>, &factor, forward, backward);
+  const double logdet = REMIX_CALL(chain::fit_steps<T>, &factor, forward, backward);
   const Groups& groups = work.groups;
   T* const states = work.template take<T>(groups.tiles * work.chunks * lanes);
   T* const sums = work.template take<T>(groups.tasks * (3 * size + 64));
@@ -124,10 +126,10 @@ double nll(const T* tiles, int64_t rows, int64_t size, const double* loading, co
   remix::parallel(groups.tasks, threads, [&](int64_t task, int) {
     const int64_t first = groups.first(task), last = groups.first(task + 1);
     for (int64_t t = first; t < last; ++t)
-      REMIX_CALL(fit_forward<T>, tile[t], size, forward, const_cast<T*>(state[t]), &quadratic[t * lanes]);
+      REMIX_CALL(chain::fit_forward<T>, tile[t], size, forward, const_cast<T*>(state[t]), &quadratic[t * lanes]);
     T* const own = sums + task * (3 * size + 64);
     T* const out[3] = {own, own + size, own + 2 * size};
-    REMIX_CALL(fit_backward<T>, &tile[first], last - first, size, forward, backward, &state[first], scratch[task], out);
+    REMIX_CALL(chain::fit_backward<T>, &tile[first], last - first, size, forward, backward, &state[first], scratch[task], out);
   });
   double total = 0;
   for (double q : quadratic) total += q;
@@ -155,10 +157,10 @@ double row_forms(const T* tiles, int64_t rows, int64_t size, const double* loadi
   const ChainFactor factor = work.factor();
   correlations_to_factor(factor, loading, phi);
   T* const forward = work.template take<T>(10 * size);
-  const double logdet = REMIX_CALL(fit_steps<T>, &factor, forward, static_cast<void*>(nullptr));
+  const double logdet = REMIX_CALL(chain::fit_steps<T>, &factor, forward, static_cast<void*>(nullptr));
   std::vector<double> quadratic(work.groups.tiles * lanes);
   remix::parallel(work.groups.tiles, threads, [&](int64_t t, int) {
-    REMIX_CALL(fit_forward<T>, tiles + t * size * lanes, size, forward, static_cast<T*>(nullptr), &quadratic[t * lanes]);
+    REMIX_CALL(chain::fit_forward<T>, tiles + t * size * lanes, size, forward, static_cast<T*>(nullptr), &quadratic[t * lanes]);
   });
   std::memcpy(out, quadratic.data(), rows * sizeof(double));
   return logdet;
@@ -169,7 +171,7 @@ void gather(const T* u, int64_t stride, int64_t size, const int64_t* order, T* t
   constexpr int64_t block = 2048;
   remix::parallel((size + block - 1) / block, threads, [&](int64_t task, int) {
     const int64_t first = task * block, last = first + block < size ? first + block : size;
-    REMIX_CALL(fit_gather<T>, u, stride, size, order, first, last, tiles);
+    REMIX_CALL(chain::fit_gather<T>, u, stride, size, order, first, last, tiles);
   });
 }
 
@@ -179,7 +181,7 @@ void edges(const T* u, int64_t stride, const int32_t* from, const int32_t* to, i
   constexpr int64_t block = 1 << 15;
   remix::parallel((count + block - 1) / block, threads, [&](int64_t task, int) {
     const int64_t first = task * block, last = first + block < count ? first + block : count;
-    REMIX_CALL(fit_edges<T>, u, stride, from, to, first, last, scale, out);
+    REMIX_CALL(chain::fit_edges<T>, u, stride, from, to, first, last, scale, out);
   });
 }
 
@@ -198,7 +200,7 @@ void frobenius(const T* v, int64_t stride, int64_t rows, int64_t size, const int
     T* own = block ? partial.data() + (block - 1) * 3 * size : nullptr;
     T* const out = block ? own + (down ? size : 0) : down ? above : below;
     T* const square = down || !squares ? nullptr : block ? own + 2 * size : squares;
-    REMIX_CALL(fit_frobenius<T>, v + first, stride, size, order, weight, phi, last - first, down, out, square);
+    REMIX_CALL(chain::fit_frobenius<T>, v + first, stride, size, order, weight, phi, last - first, down, out, square);
   });
   for (int64_t block = 1; block < blocks; ++block) {
     const T* own = partial.data() + (block - 1) * 3 * size;

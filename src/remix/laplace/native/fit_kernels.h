@@ -5,6 +5,7 @@
 
 namespace remix {
 namespace REMIX_ISA {
+namespace chain {
 
 // tiles[t][k] = lanes t of unit order[k], for positions first..last.
 template <class T>
@@ -130,5 +131,6 @@ void fit_frobenius(const T* v, int64_t stride, int64_t size, const int64_t* orde
 REMIX_FIT_INSTANCES(float)
 REMIX_FIT_INSTANCES(double)
 
+}  // namespace chain
 }  // namespace REMIX_ISA
 }  // namespace remix

@@ -11,9 +11,11 @@
 #define REMIX_REINSERT_DECLARATIONS(space)                                                                         \
   namespace remix {                                                                                                \
   namespace space {                                                                                                \
+  namespace chain {                                                                                                \
   template <class T>                                                                                               \
   void smoother_sums(const T*, int64_t, const int64_t*, const T*, const ChainFactor*, double, void*, void*, T*,    \
                      double*);                                                                                     \
+  }                                                                                                                \
   }                                                                                                                \
   }
 REMIX_REINSERT_DECLARATIONS(generic)
@@ -72,7 +74,7 @@ class Reinsertion {
     const ChainFactor chain = without(p);
     const double end = p == reduced ? phi_[p] : 1;
     const T* x = u_ + order_[p] * stride_;
-    REMIX_CALL(smoother_sums<T>, u_, stride_, nodes_.data(), x, &chain, end, steps_.data(), steps_.data() + 4 * size_,
+    REMIX_CALL(chain::smoother_sums<T>, u_, stride_, nodes_.data(), x, &chain, end, steps_.data(), steps_.data() + 4 * size_,
                aligned_, sums_.data());
     double xx = 0;
     for (int64_t n = 0; n < stride_; ++n) xx += double(x[n]) * double(x[n]);

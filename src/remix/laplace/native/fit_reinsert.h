@@ -4,6 +4,7 @@
 
 namespace remix {
 namespace REMIX_ISA {
+namespace chain {
 
 // For a chain of `size` units (nodes[k] indexes the rows of u) and a removed unit with data x: per position k the sums
 // over rows of x h, x rho, h h, h rho, rho rho, where h is the state predicted from below and rho the score from above.
@@ -81,5 +82,6 @@ template void smoother_sums<float>(const float*, int64_t, const int64_t*, const 
 template void smoother_sums<double>(const double*, int64_t, const int64_t*, const double*, const ChainFactor*, double,
                                     void*, void*, double*, double*);
 
+}  // namespace chain
 }  // namespace REMIX_ISA
 }  // namespace remix
