@@ -49,16 +49,16 @@ def fit(
 ) -> LaplaceNormal:
     """Fit a Gaussian with a Laplace covariance to rows.
 
-    ``objective="likelihood"`` searches the order of the coordinates (which decides the result), maximises the likelihood
-    with exact marginal variances, and shrinks the correlations by a factor validated on held-out rows, down to exactly
-    the diagonal if the rows do not support more. Fewer than 8 rows cannot be validated and give the diagonal.
-    Features that do not vary get weight 0 and a small variance from the prior.
+    ``objective="likelihood"`` searches the order of the coordinates (which decides the result), maximises the
+    likelihood with exact marginal variances, and shrinks the correlations by a factor validated on held-out rows, down
+    to exactly the diagonal if the rows do not support more. Fewer than 8 rows cannot be validated and give the
+    diagonal. Features that do not vary get weight 0 and a small variance from the prior.
 
     ``objective="frobenius"`` is the paper's recipe, kept for comparison: it is often below the diagonal.
 
     Args:
-        x: (N, D) floating tensor on any device, (N, D) numpy array (may be memory-mapped), or an iterable of such batches.
-            float16 and bfloat16 are computed in float32.
+        x: (N, D) floating tensor on any device, (N, D) numpy array (may be memory-mapped), or an iterable of such
+            batches. float16 and bfloat16 are computed in float32.
         objective: "likelihood" or "frobenius".
         layout: (channels, height, width) of the feature map that was flattened into D, if it was one.
         transform: "dct" puts an orthonormal 2-D DCT over (height, width) in front (needs ``layout``); None does not;
@@ -73,8 +73,8 @@ def fit(
         A `LaplaceNormal` on the device of ``x``, float64 for float64 data, else float32, with ``.report``.
 
     Raises:
-        ValueError: an argument has a wrong shape, type or value, or ``x`` holds NaN or infinite values or fewer than two
-            distinct rows.
+        ValueError: an argument has a wrong shape, type or value, or ``x`` holds NaN or infinite values or fewer than
+            two distinct rows.
     """
     if objective not in ("likelihood", "frobenius"):
         raise ValueError(f"objective must be 'likelihood' or 'frobenius', got {objective!r}")
@@ -153,12 +153,12 @@ class _Job:
         parts = descend(v, recipe, self.seeds)
         self.clock("report")
         error = frobenius_error(v, *parts)
-        place = {"device": self.source.device, "dtype": self.source.dtype}
-        loc = mean if self.basis is None else self.basis.inverse(mean)
-        normal = LaplaceNormal(loc.to(**place), LaplaceCovariance(*(p.to(**place) for p in parts)), self.basis)
-        forms = LaplaceCovariance(*parts)
-        total = sum(float(forms.nll(part.T.contiguous(), torch.zeros_like(parts[0])).sum()) for part in v.split(64, 1))
-        train = -total / self.source.rows / self.source.dim
+        loc = (mean if self.basis is None else self.basis.inverse(mean)).to(self.source.device, self.source.dtype)
+        diag, weight, coord = (part.to(self.source.device) for part in parts)
+        normal = LaplaceNormal(loc, LaplaceCovariance(diag, weight, coord), self.basis)
+        centre, here = torch.zeros_like(parts[0]), LaplaceCovariance(*parts)
+        rows = torch.cat([here.nll(some.T.contiguous(), centre) for some in torch.split(v, 64, 1)])
+        train = -float(rows.double().mean()) / self.source.dim
         normal.report = self._report("frobenius", "gradient descent from a line", 1.0, train, None, error)
         return normal
 
@@ -205,7 +205,8 @@ class _Job:
 
 def _independent(data: Standardised) -> float:
     """Mean negative log-likelihood of standardised data if all units were independent, without 2 pi."""
-    return 0.5 * sum(float(part.square().sum(dtype=torch.float64)) for part in data.u.split(1024)) / data.rows
+    total = torch.stack([part.square().sum(dtype=torch.float64) for part in torch.split(data.u, 1024)]).sum()
+    return 0.5 * float(total) / data.rows
 
 
 def fit_covariance(
@@ -224,12 +225,13 @@ def fit_covariance(
     Args:
         matrix: (D, D) symmetric positive semi-definite, floating.
         mean: (D,), zero by default.
-        samples: number of rows the matrix was estimated from, where known: a unit changes its place on the chain only for
-            gains that so many rows can support.
+        samples: number of rows the matrix was estimated from, where known: a unit changes its place on the chain only
+            for gains that so many rows can support.
         generator, thorough, progress: as in `fit`.
 
     Raises:
-        ValueError: not square, symmetric, finite or floating, a variance that is not positive, or a mean of another shape.
+        ValueError: not square, symmetric, finite or floating, a variance that is not positive, or a mean of another
+            shape.
     """
     _check_covariance(matrix, mean, samples)
     clock = Clock(progress)

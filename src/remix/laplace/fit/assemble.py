@@ -61,12 +61,14 @@ def covariance_of(chain: Chain, variance: Tensor) -> tuple[Tensor, Tensor, Tenso
 
 def distribution(chain: Chain, variance: Tensor, loc: Tensor, basis: Dct2 | None, source: Rows) -> LaplaceNormal:
     """The `LaplaceNormal` of a chain, in the dtype and on the device of the data."""
-    parts = (v.to(source.device, source.dtype) for v in covariance_of(chain, variance))
-    return LaplaceNormal(loc.to(source.device, source.dtype), LaplaceCovariance(*parts), basis)
+    diag, weight, coord = (v.to(source.device, source.dtype) for v in covariance_of(chain, variance))
+    return LaplaceNormal(loc.to(source.device, source.dtype), LaplaceCovariance(diag, weight, coord), basis)
 
 
 def sample_error(data: Standardised, covariance: LaplaceCovariance) -> float:
     """Normalised Frobenius error of the fit. Turns ``data.u`` back into centred features: it is used up."""
     multiply_rows(data.u, data.variance.sqrt())
-    parts = (v.detach().to("cpu", data.u.dtype) for v in (covariance.diag, covariance.weight, covariance.coord))
-    return frobenius_error(data.u[:, : data.rows], *parts)
+    diag, weight, coord = (
+        v.detach().to("cpu", data.u.dtype) for v in (covariance.diag, covariance.weight, covariance.coord)
+    )
+    return frobenius_error(data.u[:, : data.rows], diag, weight, coord)

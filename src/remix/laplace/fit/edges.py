@@ -13,6 +13,7 @@ from remix.laplace.fit.prepare import Standardised
 __all__ = ["Edges", "all_pairs", "correlations", "frequency_edges", "map_edges", "nearest"]
 
 STATIONARY_ROWS = 100.0  # weight of the stationary correlation, in rows (design/fit.md, "Small N")
+FREQUENCY_ROWS = 20.0  # the same between frequencies, where correlations differ more
 _MOST_EDGES = 12_000_000
 
 
@@ -39,16 +40,15 @@ def correlations(data: Standardised, start: Tensor, stop: Tensor) -> Tensor:
             pair = slice(first, first + (1 << 16))
             out[pair] = (data.u[start[pair].long()] * data.u[stop[pair].long()]).sum(1).float() / data.rows
         return out
-    call(
-        "remix_fit_edges_", data.u.dtype, data.u, data.u.shape[1], start, stop, out.shape[0], 1 / data.rows, out, threads()
-    )
+    u, count = data.u, out.shape[0]
+    call("remix_fit_edges_", u.dtype, u, u.shape[1], start, stop, count, 1 / data.rows, out, threads())
     return out
 
 
 def all_pairs(data: Standardised) -> tuple[Edges, Tensor]:
     """Every pair of units, and the dense correlation matrix (D, D) in the dtype of the data."""
     matrix = data.u @ data.u.T / data.rows
-    start, stop = torch.triu_indices(*matrix.shape, offset=1, dtype=torch.int32)
+    start, stop = torch.triu_indices(matrix.shape[0], matrix.shape[0], offset=1, dtype=torch.int32)
     return Edges(start, stop, matrix[start.long(), stop.long()].float()), matrix
 
 
@@ -99,7 +99,7 @@ def _channel_pairs(data: Standardised, layout: tuple[int, int, int]) -> tuple[Te
 
 def frequency_edges(data: Standardised, layout: tuple[int, int, int]) -> Edges:
     """For the DCT of a map: same frequency, channel pairs; same channel, neighbouring frequencies."""
-    return map_edges(data, layout, stationary=0.0)
+    return map_edges(data, layout, stationary=FREQUENCY_ROWS)
 
 
 def nearest(data: Standardised, count: int) -> Edges:
@@ -123,4 +123,8 @@ def nearest(data: Standardised, count: int) -> Edges:
 
 def _largest(products: Tensor, count: int) -> Tensor:
     """Columns of the ``count`` largest magnitudes of each row, (rows, count) int64, in no particular order."""
-    return products.abs().topk(count, dim=1, sorted=False).indices
+    if library() is None:
+        return products.abs().topk(count, dim=1, sorted=False).indices
+    best = torch.empty(products.shape[0], count, dtype=torch.int64)
+    call("remix_fit_largest_", products.dtype, products, *products.shape, count, best, threads())
+    return best

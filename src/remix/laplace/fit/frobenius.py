@@ -25,7 +25,8 @@ def frobenius_terms(
         order: stable argsort of ``coord``, where it is known.
 
     Returns:
-        Q (float64 scalar), dQ/dw (D,), dQ/da (D,). At equal coordinates dQ/da is the one-sided value of the stable order.
+        Q (float64 scalar), dQ/dw (D,), dQ/da (D,). At equal coordinates dQ/da is the one-sided value of the stable
+        order.
 
     Raises:
         ValueError: shapes that do not belong together.
@@ -52,8 +53,8 @@ def _native_sums(v: Tensor, order: Tensor, w: Tensor, phi: Tensor) -> tuple[Tens
     below, above, squares = (torch.empty_like(w) for _ in range(3))
     out = (below.data_ptr(), above.data_ptr(), squares.data_ptr())
     call(
-        "remix_frobenius_", v.dtype, v.data_ptr(), stride, v.shape[1], v.shape[0], order.contiguous(), w.contiguous(), phi,
-        *out, threads(),
+        "remix_frobenius_", v.dtype, v.data_ptr(), stride, v.shape[1], v.shape[0], order.contiguous(),
+        w.contiguous(), phi, *out, threads(),
     )  # fmt: skip
     return below, above, squares
 
@@ -158,4 +159,4 @@ def _batches(rows: int, size: int | None, generator: torch.Generator) -> Iterato
         if size is None or size >= rows:
             yield None
         else:
-            yield from torch.randperm(rows, generator=generator).split(size)
+            yield from torch.split(torch.randperm(rows, generator=generator), size)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -11,7 +13,7 @@ from torch import Tensor
 
 from remix.laplace import kernels
 
-__all__ = ["call", "library", "pointer", "threads"]
+__all__ = ["call", "library", "pointer", "single_thread", "threads"]
 
 _P, _I, _D, _T = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double, ctypes.c_int
 
@@ -23,6 +25,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "remix_fit_rows_": (_D, [_P, _I, _I, _P, _P, _P, _P, _T]),
     "remix_fit_edges_": (None, [_P, _I, _P, _P, _I, _D, _P, _T]),
     "remix_fit_reinsert_": (_I, [_P, _I, _I, _I, _P, _P, _D, _P, _P, _P, _P]),
+    "remix_fit_largest_": (None, [_P, _I, _I, _I, _P, _T]),
     "remix_frobenius_": (None, [_P, _I, _I, _I, _P, _P, _P, _P, _P, _P, _T]),
     "remix_fit_path": (_I, [_P, _P, _P, _I, _I, _P]),
 }
@@ -51,10 +54,22 @@ def call(name: str, dtype: torch.dtype, *arguments: Any) -> Any:
 
 def pointer(tensor: Tensor) -> int:
     """Address of a contiguous CPU tensor."""
-    assert tensor.is_contiguous() and tensor.device.type == "cpu"
+    assert tensor.is_contiguous()
+    assert tensor.device.type == "cpu"
     return tensor.data_ptr()
 
 
 def threads() -> int:
     """Threads for a native call: torch's setting."""
     return torch.get_num_threads()
+
+
+@contextmanager
+def single_thread() -> Iterator[None]:
+    """For LAPACK, whose factorisations differ in the last bits with the number of threads."""
+    count = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(count)

@@ -24,8 +24,8 @@ PHI_RANGE = 1 - SMALLEST_PHI
 class Chain:
     """A Laplace correlation in its sequential form, in chain order.
 
-    ``order`` (D,) int64: unit at each position. ``loading`` (D,) r = w / sigma in (-1, 1) and ``phi`` (D,) = exp(-gap to
-    the previous position), phi[0] = 0; both float64.
+    ``order`` (D,) int64: unit at each position. ``loading`` (D,) r = w / sigma in (-1, 1) and ``phi`` (D,) = exp(-gap
+    to the previous position), phi[0] = 0; both float64.
     """
 
     order: Tensor
@@ -65,8 +65,8 @@ class ChainData:
         loading_bar, phi_bar = torch.empty_like(loading), torch.empty_like(phi)
         if self.native:
             value = call(
-                "remix_fit_nll_", self.tiles.dtype, self.tiles, self.rows, self.size, loading, phi, loading_bar, phi_bar,
-                self.workspace, self.threads,
+                "remix_fit_nll_", self.tiles.dtype, self.tiles, self.rows, self.size, loading, phi, loading_bar,
+                phi_bar, self.workspace, self.threads,
             )  # fmt: skip
         else:
             value = _nll(self.sorted, loading, phi, loading_bar, phi_bar)
@@ -81,13 +81,14 @@ class ChainData:
             "remix_fit_rows_", self.tiles.dtype, self.tiles, self.rows, self.size, loading, phi, forms, self.workspace,
             self.threads,
         )  # fmt: skip
-        return 0.5 * (forms + logdet)
+        return (forms + float(logdet)) / 2
 
 
 def maximise(data: ChainData, chain: Chain, steps: int, tolerance: float = 1e-7) -> float:
     """Maximum likelihood in (loading, phi) from the values of ``chain``, changed in place; order fixed.
 
-    The search runs in atanh(loading) and logit(phi), where there are no bounds. Returns the mean negative log-likelihood reached.
+    The search runs in atanh(loading) and logit(phi), where there are no bounds. Returns the mean negative
+    log-likelihood reached.
     """
     size = data.size
     largest = data.largest.numpy()

@@ -1,7 +1,7 @@
 """A limited-memory quasi-Newton minimiser for smooth functions of many variables.
 
-scipy's L-BFGS-B spends ten times the cost of a likelihood sweep on its own bookkeeping when there are 400,000 variables;
-without bounds the method is a dozen lines.
+scipy's L-BFGS-B spends ten times the cost of a likelihood sweep on its own bookkeeping when there are 400,000
+variables; without bounds the method is a dozen lines.
 """
 
 from __future__ import annotations
@@ -26,6 +26,11 @@ class Minimum:
     steps: int
 
 
+def _dot(a: Vector, b: Vector) -> float:
+    # Not BLAS: its sums depend on the number of threads, and waking them costs more than the product.
+    return float(np.einsum("i,i->", a, b))
+
+
 class _Memory:
     """The last few (step, change of gradient) pairs and the inverse Hessian they imply."""
 
@@ -36,8 +41,8 @@ class _Memory:
         self.used: list[int] = []
 
     def add(self, step: Vector, change: Vector) -> None:
-        curvature = float(step @ change)
-        if curvature <= 1e-10 * float(np.linalg.norm(step) * np.linalg.norm(change)):
+        curvature = _dot(step, change)
+        if curvature <= 1e-10 * np.sqrt(_dot(step, step) * _dot(change, change)):
             return
         row = len(self.used) if len(self.used) < len(self.steps) else self.used.pop(0)
         self.steps[row], self.changes[row], self.curvature[row] = step, change, curvature
@@ -50,12 +55,12 @@ class _Memory:
             return result
         shares = {}
         for row in reversed(self.used):
-            shares[row] = float(self.steps[row] @ result) / self.curvature[row]
+            shares[row] = _dot(self.steps[row], result) / self.curvature[row]
             result -= shares[row] * self.changes[row]
         last = self.changes[self.used[-1]]
-        result *= self.curvature[self.used[-1]] / float(last @ last)
+        result *= self.curvature[self.used[-1]] / _dot(last, last)
         for row in self.used:
-            result += (shares[row] - float(self.changes[row] @ result) / self.curvature[row]) * self.steps[row]
+            result += (shares[row] - _dot(self.changes[row], result) / self.curvature[row]) * self.steps[row]
         return result
 
 
@@ -69,8 +74,8 @@ def minimise(
 ) -> Minimum:
     """Minimise ``objective`` (point -> value, gradient) from ``start``.
 
-    Stops after ``steps`` steps, or when two successive steps gain less than ``tolerance`` relative to |value| (at least 1).
-    ``first_step`` is the largest change of any variable in the first step.
+    Stops after ``steps`` steps, or when two successive steps gain less than ``tolerance`` relative to |value| (at least
+    1). ``first_step`` is the largest change of any variable in the first step.
     """
     point = start.copy()
     value, gradient = objective(point)
@@ -78,7 +83,7 @@ def minimise(
     small = 0
     for step in range(steps):
         direction = pairs.direction(gradient)
-        slope = float(direction @ gradient)
+        slope = _dot(direction, gradient)
         largest = float(np.abs(direction).max())
         if largest == 0 or not slope < 0:
             return Minimum(point, value, step)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from remix.laplace.fit.edges import Edges, correlations
-from remix.laplace.fit.library import library, pointer
+from remix.laplace.fit.library import library, pointer, single_thread
 from remix.laplace.fit.likelihood import Chain
 from remix.laplace.fit.prepare import Standardised
 
@@ -78,11 +78,12 @@ def one_factor_start(matrix: Tensor) -> Chain:
 
     With all gaps zero the Laplace covariance is one-factor analysis; short gaps leave the order room to matter.
     """
-    values, vectors = torch.linalg.eigh(matrix.double())
-    loading = (values[-1].clamp_min(0).sqrt() * vectors[:, -1]).clamp(-0.95, 0.95)
     graph = matrix.double().abs().fill_diagonal_(0)
     degree = graph.sum(1).clamp_min(1e-12).rsqrt()
-    _, harmonics = torch.linalg.eigh(degree[:, None] * graph * degree[None, :])
+    with single_thread():
+        values, vectors = torch.linalg.eigh(matrix.double())
+        _, harmonics = torch.linalg.eigh(degree[:, None] * graph * degree[None, :])
+    loading = (values[-1].clamp_min(0).sqrt() * vectors[:, -1]).clamp(-0.95, 0.95)
     order = torch.argsort(harmonics[:, -2] * degree if matrix.shape[0] > 1 else degree, stable=True)
     phi = torch.full_like(loading, 0.97)
     phi[0] = 0.0

@@ -13,6 +13,7 @@ from scipy.special import digamma, polygamma
 from torch import Tensor
 
 from remix.laplace.basis import Dct2
+from remix.laplace.fit.library import single_thread
 
 __all__ = [
     "Data",
@@ -40,7 +41,8 @@ class Rows:
     """N rows of D features, read a block of columns at a time in the dtype that computes.
 
     Args:
-        x: (N, D) floating tensor (any device, strides), (N, D) numpy array or memory map, or an iterable of such batches.
+        x: (N, D) floating tensor (any device, strides), (N, D) numpy array or memory map, or an iterable of such
+            batches.
 
     Raises:
         ValueError: not two-dimensional, not floating, empty, or fewer than two rows.
@@ -50,12 +52,12 @@ class Rows:
         if not isinstance(x, Tensor | np.ndarray):
             x = _concatenate(x)
         if x.ndim != 2:
-            raise ValueError(f"x must be two-dimensional (rows, features), got shape {tuple(x.shape)}; flatten maps first")
+            raise ValueError(f"x must be (rows, features), got shape {tuple(x.shape)}; flatten feature maps first")
         floating = x.is_floating_point() if isinstance(x, Tensor) else np.issubdtype(x.dtype, np.floating)
         if not floating:
             raise ValueError(f"x must hold floating-point numbers, got {x.dtype}; convert it with .float()")
         if x.shape[0] < 2 or x.shape[1] < 1:
-            raise ValueError(f"x must have at least 2 rows and 1 feature to have a covariance, got shape {tuple(x.shape)}")
+            raise ValueError(f"x must have at least 2 rows and 1 feature, got shape {tuple(x.shape)}")
         self.x = x
         self.rows, self.dim = int(x.shape[0]), int(x.shape[1])
         wide = x.dtype in (torch.float64, np.float64)
@@ -76,7 +78,8 @@ def _concatenate(batches: Iterable[Tensor | Array]) -> Tensor:
     try:
         parts = [torch.as_tensor(batch) for batch in batches]
     except TypeError as error:
-        raise ValueError(f"x must be a tensor, an array or an iterable of batches, got {type(batches).__name__}") from error
+        kind = type(batches).__name__
+        raise ValueError(f"x must be a tensor, an array or an iterable of batches, got {kind}") from error
     if not parts:
         raise ValueError("x is an iterable without any batch; expected at least one of shape (rows, features)")
     if any(part.ndim != 2 or part.shape[1] != parts[0].shape[1] for part in parts):
@@ -91,8 +94,8 @@ class Standardised:
 
     ``u`` (D, stride): sample n of unit i is u[i, n]; columns beyond ``rows`` are zero (stride is a multiple of a cache
     line). ``mean``, ``variance`` (D,) float64: what was subtracted, and the shrunk variance that was divided by.
-    ``constant`` (D,) bool: units that do not vary; their u is 0. ``largest`` (D,) float64: the largest |loading| that the
-    data can support (`largest_loading`). ``samples``: the rows the data stand for (differs from
+    ``constant`` (D,) bool: units that do not vary; their u is 0. ``largest`` (D,) float64: the largest |loading| that
+    the data can support (`largest_loading`). ``samples``: the rows the data stand for (differs from
     ``rows`` for pseudo-rows).
     """
 
@@ -199,39 +202,35 @@ def largest_loading(variance: Tensor, fourth: Tensor, constant: Tensor, rows: in
     """The largest |r| that each unit may take, (D,): 0.9995 for plentiful, well-behaved data.
 
     A unit whose variance comes from a handful of rows (a nearly dead unit) can be perfectly correlated with another by
-    accident, and the likelihood would believe it. Its variance rests on n = N / kurtosis rows; 1 - r^2 >= n^-3 leaves all
-    units alone but those with n of a few (held-out gain of the digits pixels, N = 1200: -0.62 without, +0.17 with).
+    accident, and the likelihood would believe it. Its variance rests on n = N / kurtosis rows; 1 - r^2 >= n^-3 leaves
+    all units alone but those with n of a few (held-out gain of the digits pixels, N = 1200: -0.62 without, +0.17 with).
     """
     rested = rows * variance.square() / fourth.clamp_min(torch.finfo(torch.float64).tiny)
     largest = (1 - rested.clamp_min(1).pow(-3)).sqrt().clamp_max(LARGEST_LOADING)
     return torch.where(constant, 0.0, largest)
 
 
-def shrunk_variance(
-    variance: Tensor, constant: Tensor, rows: int, layout: Layout | None, frequencies: bool
-) -> Tensor:
+def shrunk_variance(variance: Tensor, constant: Tensor, rows: int, layout: Layout | None, frequencies: bool) -> Tensor:
     """Variances drawn towards a prior that counts as (at most) two rows, (D,); never 0.
 
     Maps: towards the mean of the channel. In the DCT basis: towards channel mean times frequency mean over the mean.
-    Otherwise the units may have any scale: towards their typical variance, and only as strongly as the spread of the
-    logarithms says that they have one (the moments of a scaled F distribution).
+    Otherwise the units may have any scale: towards their typical variance, geometrically, and only as strongly as the
+    spread of the logarithms says that they have one.
     """
     if layout is None:
-        weight, prior = _typical_variance(variance[~constant], rows)
-    else:
-        weight = PRIOR_ROWS
-        maps = variance.reshape(layout[0], -1)
-        channel = maps.mean(1, keepdim=True)
-        prior = channel.expand_as(maps)
-        if frequencies:
-            prior = channel * maps.mean(0, keepdim=True) / maps.mean()
-        prior = prior.reshape(-1)
-    shrunk = (rows * variance + weight * prior) / (rows + weight)
-    smallest = variance[~constant].min()
-    return torch.where(shrunk > 0, shrunk, smallest)
+        weight, typical = _typical_variance(variance[~constant], rows)
+        shrunk = variance * (typical / variance).pow(weight / (rows + weight))
+        return torch.where(constant, weight * typical / (rows + weight), shrunk)
+    maps = variance.reshape(layout[0], -1)
+    prior = maps.mean(1, keepdim=True).expand_as(maps)
+    if frequencies:
+        prior = prior * maps.mean(0, keepdim=True) / maps.mean()
+    shrunk = (rows * variance + PRIOR_ROWS * prior.reshape(-1)) / (rows + PRIOR_ROWS)
+    return torch.where(shrunk > 0, shrunk, variance[~constant].min())
 
 
 def _typical_variance(variance: Tensor, rows: int) -> tuple[float, float]:
+    """Weight in rows (at most `PRIOR_ROWS`) and value of the prior: the moments of a scaled F distribution."""
     log = variance.log()
     half = 0.5 * (rows - 1)
     excess = float(log.var(correction=1)) - float(polygamma(1, half)) if log.shape[0] > 1 else 0.0
@@ -254,7 +253,7 @@ def _inverse_trigamma(value: float) -> float:
 def pseudo_rows(data: Standardised) -> Standardised:
     """D rows with the same second moments as N > D ones: the same likelihood at less cost."""
     moments = torch.zeros(data.u.shape[0], data.u.shape[0], dtype=torch.float64)
-    for part in data.u.split(4096, dim=1):
+    for part in torch.split(data.u, 4096, dim=1):
         moments += part.double() @ part.double().T
     u = _root_rows(moments / data.rows, data.u.dtype)
     return Standardised(u, u.shape[0], data.mean, data.variance, data.constant, data.largest, data.samples)
@@ -274,10 +273,11 @@ def from_covariance(matrix: Tensor, samples: int | None) -> Standardised:
 def _root_rows(moments: Tensor, dtype: torch.dtype) -> Tensor:
     """Feature-major (D, stride) data of D rows with second moments ``moments`` (D, D)."""
     size = moments.shape[0]
-    root, failed = torch.linalg.cholesky_ex(moments)
-    if int(failed):
-        values, vectors = torch.linalg.eigh(moments)
-        root = vectors * values.clamp_min(0).sqrt()
+    with single_thread():
+        root, failed = torch.linalg.cholesky_ex(moments)
+        if int(failed):
+            values, vectors = torch.linalg.eigh(moments)
+            root = vectors * values.clamp_min(0).sqrt()
     u = torch.zeros(size, _stride(size, dtype), dtype=dtype)
     u[:, :size] = (root * math.sqrt(size)).to(dtype)
     return u

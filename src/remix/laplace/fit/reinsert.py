@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -19,9 +17,9 @@ _LARGEST_PHI = 0.999
 def reinsert(data: Standardised, chain: Chain, visits: Tensor) -> tuple[int, float]:
     """One exact sweep over the units in the order ``visits`` (D,) int64; ``chain`` is changed in place.
 
-    p(x) = p(x without i) p(x_i | rest), and x_i | rest ~ N(r zhat(t), 1 - r^2 c(t)) for a unit with loading r attached at
-    location t, with zhat(t) the smoothed state of the rest at t and c(t) its variance: the score of every location is
-    exact. A move must gain more than max(1e-4, 1 / samples) nats per row. O(D N) per unit.
+    p(x) = p(x without i) p(x_i | rest), and x_i | rest ~ N(r zhat(t), 1 - r^2 c(t)) for a unit with loading r attached
+    at location t, with zhat(t) the smoothed state of the rest at t and c(t) its variance: the score of every location
+    is exact. A move must gain more than max(1e-4, 1 / samples) nats per row. O(D N) per unit.
 
     Returns the number of moves and the sum of their gains, nats per row.
     """
@@ -59,18 +57,12 @@ def _visit(u: Tensor, chain: Chain, position: int, largest: float, threshold: fl
         phi[position] *= below
     phi[0] = 0.0
     end = below if position == size - 1 else 1.0
-    rest = Chain(torch.tensor(order), torch.tensor(loading, dtype=torch.float64), torch.tensor(phi, dtype=torch.float64))
+    rest = _chain(order, loading, phi)
     places = _Places(u, rest, u[unit], end)
-    present = places.score(position, above, own)
-    best = (present, -1, 1.0, 0.0)
-    for k in range(size):
-        shares = (0.0,) if k == size - 1 else (0.0, 0.25, 0.5, 0.75)
-        for share in shares:
-            decay = 1.0 if k == size - 1 else phi[k] ** share if k else 1 - 0.4 * share
-            if decay >= 1e-3:
-                best = min(best, places.best(k, decay, largest), key=lambda place: place[0])
-    value, k, decay, new = best
-    if k < 0 or present - value < threshold:
+    here = torch.tensor([above, own], dtype=torch.float64)
+    present = float(places.score(torch.tensor(position), *here))
+    value, k, decay, new = places.best(rest.phi, largest)
+    if present - value < threshold:
         return 0.0
     gap = phi[k] if k < size - 1 else 0.0
     order.insert(k, unit)
@@ -80,10 +72,15 @@ def _visit(u: Tensor, chain: Chain, position: int, largest: float, threshold: fl
     else:
         phi[k] = min(decay, _LARGEST_PHI)
         phi.insert(k, min(gap / decay, _LARGEST_PHI) if k else 0.0)
-    chain.order = torch.tensor(order)
-    chain.loading = torch.tensor(loading, dtype=torch.float64)
-    chain.phi = torch.tensor(phi, dtype=torch.float64)
+    moved = _chain(order, loading, phi)
+    chain.order, chain.loading, chain.phi = moved.order, moved.loading, moved.phi
     return present - value
+
+
+def _chain(order: list[int], loading: list[float], phi: list[float]) -> Chain:
+    return Chain(
+        torch.tensor(order), torch.tensor(loading, dtype=torch.float64), torch.tensor(phi, dtype=torch.float64)
+    )
 
 
 class _Places:
@@ -93,40 +90,45 @@ class _Places:
         f = factorise(rest.loading, rest.phi)
         size, rows = rest.order.shape[0], x.shape[0]
         data = u[rest.order]
-        h, s = torch.zeros(rows, dtype=torch.float64), torch.zeros(rows, dtype=torch.float64)
-        states, scores, scaled = [], [torch.zeros_like(x)], []
+        state, score = torch.zeros(size + 1, rows, dtype=x.dtype), torch.zeros(size + 1, rows, dtype=x.dtype)
         for k in range(size):
-            states.append(h)
-            scaled.append((data[k] - f["r"][k] * h) / f["S"][k])
             decay = f["phi"][k + 1] if k + 1 < size else end
-            h = decay * (f["gam"][k] * h + f["G"][k] * data[k])
-        states.append(h)
+            state[k + 1] = decay * (f["gam"][k] * state[k] + f["G"][k] * data[k])
+        carried = torch.zeros_like(x)
         for k in reversed(range(size)):
-            scores.append(f["gam"][k] * s + f["r"][k] * scaled[k])
-            s = f["phi"][k] * scores[-1]
+            score[k] = f["gam"][k] * carried + f["r"][k] / f["S"][k] * (data[k] - f["r"][k] * state[k])
+            carried = f["phi"][k] * score[k]
+        pairs = ((x, state), (x, score), (state, state), (state, score), (score, score))
+        self.sums = torch.stack([(a * b).mean(-1) for a, b in pairs])
+        self.square = float(x @ x) / rows
         last = size - 1
         known = end**2 * ((1 - f["r"][last] ** 2) * f["C"][last] + f["r"][last] ** 2 * f["P"][last]) / f["S"][last]
-        self.states, self.scores, self.x = states, scores[::-1], x
-        self.C, self.N = [*f["C"], known], [*f["N"], 0.0]
+        self.C, self.N = (torch.tensor(v, dtype=x.dtype) for v in ([*f["C"], known], [*f["N"], 0.0]))
 
-    def _meet(self, k: int, decay: float) -> tuple[float, float, float, float]:
-        known = min(1.0, self.C[k] / decay**2)
-        beta = (1 - known) * decay
-        z = self.states[k] / decay + beta * self.scores[k]
-        rows = self.x.shape[0]
-        moments = (float(a @ b) / rows for a, b in ((self.x, self.x), (self.x, z), (z, z)))
-        return (*moments, known + beta**2 * self.N[k])  # type: ignore[return-value]
+    def _meet(self, k: Tensor, decay: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """<x z>, <z z> and Var z of the smoothed state z, ``decay`` away from position k (below it)."""
+        known = (self.C[k] / decay**2).clamp_max(1)
+        alpha, beta = 1 / decay, (1 - known) * decay
+        xh, xr, hh, hr, rr = self.sums[:, k]
+        moment = alpha**2 * hh + 2 * alpha * beta * hr + beta**2 * rr
+        return alpha * xh + beta * xr, moment, known + beta**2 * self.N[k]
 
-    def score(self, k: int, decay: float, loading: float) -> float:
-        """Negative conditional log-likelihood per row before position k, ``decay`` away from it."""
-        xx, xz, zz, variance = self._meet(k, decay)
+    def score(self, k: Tensor, decay: Tensor, loading: Tensor) -> Tensor:
+        """Negative conditional log-likelihood per row of the unit at that place with that loading."""
+        xz, zz, variance = self._meet(k, decay)
         left = 1 - loading**2 * variance
-        return 0.5 * (math.log(left) + (xx - 2 * loading * xz + loading**2 * zz) / left)
+        return 0.5 * (left.log() + (self.square - 2 * loading * xz + loading**2 * zz) / left)
 
-    def best(self, k: int, decay: float, largest: float) -> tuple[float, int, float, float]:
-        """The best of a few loadings at that place: (score, k, decay, loading)."""
-        _, xz, _, variance = self._meet(k, decay)
-        if variance <= 1e-12:
-            return math.inf, k, decay, 0.0
-        full = min(max(xz / variance, -largest), largest)
-        return min((self.score(k, decay, part * full), k, decay, part * full) for part in (1.0, 0.9, 0.75))
+    def best(self, phi: Tensor, largest: float) -> tuple[float, int, float, float]:
+        """(score, k, decay, loading) of the best place: four locations per gap, three loadings each."""
+        share = torch.tensor([0.0, 0.25, 0.5, 0.75], dtype=phi.dtype)
+        decay = torch.cat([phi[:, None] ** share, torch.tensor([[1.0, 0, 0, 0]], dtype=phi.dtype)])  # past the end: one
+        decay[0] = 1 - 0.4 * share
+        k = torch.arange(decay.shape[0])[:, None].expand_as(decay)
+        k, decay = k[decay >= 1e-3], decay[decay >= 1e-3]
+        xz, _, variance = self._meet(k, decay)
+        full = (xz / variance).clamp(-largest, largest)
+        loading = full[:, None] * torch.tensor([1.0, 0.9, 0.75], dtype=phi.dtype)
+        score = self.score(k[:, None], decay[:, None], loading).masked_fill(~(variance > 1e-12)[:, None], torch.inf)
+        place, part = divmod(int(score.argmin()), 3)
+        return float(score[place, part]), int(k[place]), float(decay[place]), float(loading[place, part])

@@ -11,10 +11,11 @@ __all__ = ["FitReport"]
 class FitReport:
     """Diagnostics of a fitted `LaplaceNormal`. Log-likelihoods are nats per dimension, means over rows.
 
-    ``diagonal_*`` belong to the diagonal Gaussian of the same rows in the original basis, with the same shrunk variances.
-    Validation values come from a fit to 80 % of the rows and are None where that fit was not needed. ``scale`` multiplies
-    every loading: 1 leaves the likelihood optimum, 0 is the diagonal exactly. ``frobenius_error`` is
-    ||Sigma - S||_F / ||S||_F with S the sample covariance, both in the basis of the fit.
+    ``diagonal_*`` belong to the diagonal Gaussian of the same rows in the original basis, with its variances shrunk in
+    the same way. Validation values come from a fit to 80 % of the rows, evaluated on the others; None where that fit
+    was not needed. ``scale`` multiplies every loading: 1 is the likelihood optimum, 0 the diagonal exactly.
+    ``frobenius_error`` is ||Sigma - S||_F / ||S||_F with S the sample covariance, both in the basis of the fit.
+    ``samples`` is 0 for a fit to a matrix of unknown origin.
     """
 
     objective: str
@@ -44,13 +45,15 @@ class FitReport:
         return self.validation_log_likelihood - self.diagonal_validation_log_likelihood
 
     def __str__(self) -> str:
+        train = f"{self.train_log_likelihood:.4f}  ({self.train_gain:+.4f} over the diagonal)"
         validation = "not needed"
         if self.validation_gain is not None:
             validation = f"{self.validation_log_likelihood:.4f}  ({self.validation_gain:+.4f} over the diagonal)"
+        data = f"{self.samples} rows" if self.samples else "a matrix"
         phases = ", ".join(f"{name} {value:.2f}" for name, value in self.seconds.items())
         lines = [
-            f"Laplace covariance fitted by {self.objective} to {self.samples} rows of {self.dim} dimensions",
-            f"  log-likelihood / dim   train {self.train_log_likelihood:.4f}  ({self.train_gain:+.4f} over the diagonal)",
+            f"Laplace covariance of {self.dim} dimensions, fitted by {self.objective} to {data}",
+            f"  log-likelihood / dim   train {train}",
             f"                         validation {validation}",
             f"  scale of correlations  {self.scale:g}" + ("  (the diagonal)" if self.scale == 0 else ""),
             f"  order                  {self.start}, basis: {self.basis}",

@@ -37,4 +37,3 @@ def choose_scale(held: Standardised, chain: Chain) -> Choice:
     if gains[best] <= error:
         best = 0.0
     return Choice(best, rows[best])
-

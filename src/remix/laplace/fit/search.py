@@ -37,7 +37,7 @@ def search(
     seed: int,
     progress: Callable[[str], None],
 ) -> Found:
-    """The chain of highest likelihood that the budget finds. Deterministic for a given ``seed``, whatever the threads."""
+    """The chain of highest likelihood that the budget finds; deterministic for a ``seed``, whatever the threads."""
     size = data.u.shape[0]
     if data.rows > 1.5 * size:
         data = pseudo_rows(data)
@@ -102,4 +102,3 @@ def _candidates(data: Standardised, layout: tuple[int, int, int] | None, frequen
     if layout is None:
         return nearest(data, NEIGHBOURS)
     return frequency_edges(data, layout) if frequencies else map_edges(data, layout)
-

@@ -23,6 +23,8 @@
   void fit_edges(const T*, int64_t, const int32_t*, const int32_t*, int64_t, int64_t, double, float*);              \
   template <class T>                                                                                                \
   void fit_frobenius(const T*, int64_t, int64_t, const int64_t*, const T*, const T*, int64_t, bool, T*, T*);        \
+  template <class T>                                                                                                \
+  void fit_largest(const T*, int64_t, int64_t, int64_t*);                                                           \
   }                                                                                                                 \
   }                                                                                                                 \
   }
@@ -185,6 +187,14 @@ void edges(const T* u, int64_t stride, const int32_t* from, const int32_t* to, i
   });
 }
 
+template <class T>
+void largest(const T* products, int64_t rows, int64_t size, int64_t count, int64_t* best, int threads) {
+  remix::parallel((rows + 63) / 64, threads, [&](int64_t task, int) {
+    for (int64_t row = 64 * task; row < rows && row < 64 * (task + 1); ++row)
+      REMIX_CALL(chain::fit_largest<T>, products + row * size, size, count, best + row * count);
+  });
+}
+
 // Up to four column blocks for many samples; one task per block and direction, added in a fixed order.
 template <class T>
 void frobenius(const T* v, int64_t stride, int64_t rows, int64_t size, const int64_t* order, const T* weight,
@@ -239,6 +249,11 @@ void frobenius(const T* v, int64_t stride, int64_t rows, int64_t size, const int
   REMIX_API void remix_fit_edges_##suffix(const T* u, int64_t stride, const int32_t* from, const int32_t* to,          \
                                           int64_t count, double scale, float* out, int threads) {                      \
     edges<T>(u, stride, from, to, count, scale, out, threads);                                                         \
+  }                                                                                                                    \
+  /* products (rows, size) -> columns of the count <= 64 largest magnitudes of each row, best (rows, count). */         \
+  REMIX_API void remix_fit_largest_##suffix(const T* products, int64_t rows, int64_t size, int64_t count,              \
+                                            int64_t* best, int threads) {                                              \
+    largest<T>(products, rows, size, count, best, threads);                                                            \
   }                                                                                                                    \
   /* v (size, stride), order, weight, phi in sorted order -> pL, pR, sum v^2 (may be null) in sorted order. */         \
   REMIX_API void remix_frobenius_##suffix(const T* v, int64_t stride, int64_t rows, int64_t size,                      \

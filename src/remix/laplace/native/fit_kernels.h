@@ -52,6 +52,35 @@ void fit_edges(const T* u, int64_t stride, const int32_t* from, const int32_t* t
   }
 }
 
+// Columns of the `count` largest magnitudes of one row, into best (count), in no particular order.
+template <class T>
+void fit_largest(const T* row, int64_t size, int64_t count, int64_t* best) {
+  constexpr int64_t block = 64;
+  T kept[64];  // count <= 64
+  int64_t used = 0, weakest = 0;
+  T bar = -1;
+  for (int64_t start = 0; start < size; start += block) {
+    const int64_t stop = start + block < size ? start + block : size;
+    T most = 0;
+    for (int64_t j = start; j < stop; ++j) {
+      const T value = row[j] < 0 ? -row[j] : row[j];
+      most = value > most ? value : most;
+    }
+    if (most <= bar) continue;  // nearly always
+    for (int64_t j = start; j < stop; ++j) {
+      const T value = row[j] < 0 ? -row[j] : row[j];
+      if (value <= bar) continue;
+      const int64_t slot = used < count ? used++ : weakest;
+      kept[slot] = value;
+      best[slot] = j;
+      if (used < count) continue;
+      weakest = 0;
+      for (int64_t s = 1; s < count; ++s) weakest = kept[s] < kept[weakest] ? s : weakest;
+      bar = kept[weakest];
+    }
+  }
+}
+
 // Frobenius data term, one direction. x = weight * v along the sorted chain, `rows` samples from column `column` on:
 // carried L_k = phi_k (L_{k-1} + x_{k-1}) and out[k] = sum v_k L_k. Downwards the same with R. `square` (may be null)
 // receives sum v_k^2. Rows of v are gathered by `order`; at most 128 samples.
@@ -127,7 +156,8 @@ void fit_frobenius(const T* v, int64_t stride, int64_t size, const int64_t* orde
                                 T* const*);                                                                           \
   template double fit_steps<T>(const ChainFactor*, void*, void*);                                                     \
   template void fit_edges<T>(const T*, int64_t, const int32_t*, const int32_t*, int64_t, int64_t, double, float*);    \
-  template void fit_frobenius<T>(const T*, int64_t, int64_t, const int64_t*, const T*, const T*, int64_t, bool, T*, T*);
+  template void fit_frobenius<T>(const T*, int64_t, int64_t, const int64_t*, const T*, const T*, int64_t, bool, T*, T*); \
+  template void fit_largest<T>(const T*, int64_t, int64_t, int64_t*);
 REMIX_FIT_INSTANCES(float)
 REMIX_FIT_INSTANCES(double)
 
