@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from remix.laplace import kernels
-from remix.laplace.fit.edges import Edges, all_pairs, correlations, frequency_edges, map_edges, nearest
+from remix.laplace.fit import edges as edges_module
+from remix.laplace.fit.edges import Edges, all_pairs, correlations, frequency_edges, likely_nearest, map_edges, nearest
 from remix.laplace.fit.path import chain_start, greedy_path, one_factor_start
 from remix.laplace.fit.prepare import Rows, standardise
 
@@ -59,7 +60,7 @@ def test_map_edges_are_the_stated_pairs_drawn_towards_the_mean_over_positions(pa
 
 
 def test_many_channels_keep_only_their_strongest_pairs(path, monkeypatch):
-    monkeypatch.setattr("remix.laplace.fit.edges._MOST_EDGES", 100)
+    monkeypatch.setattr(edges_module, "_MOST_EDGES", 100)
     x = torch.randn(60, 20, 4)
     x[:, 1] = x[:, 0] + 0.1 * torch.randn(60, 4)
     data = standardise(Rows(x.flatten(1)), None, (20, 2, 2), None)
@@ -74,6 +75,15 @@ def test_nearest_finds_the_largest_correlations(path, standard):
     _, matrix = all_pairs(data)
     wanted = matrix.abs().fill_diagonal_(0).topk(5, dim=1).values
     torch.testing.assert_close(edges.strength.abs().reshape(200, 5).sort(1, descending=True).values, wanted)
+
+
+def test_projection_trees_find_most_strong_pairs(path, standard):
+    rng = torch.Generator().manual_seed(0)
+    pairs = torch.randn(60, 500, generator=rng).repeat_interleave(2, dim=1) + 0.1 * torch.randn(60, 1000, generator=rng)
+    pairs[:, 1::2] *= torch.where(torch.arange(500) % 2 == 0, 1.0, -1.0)  # half of the partners with the other sign
+    edges = likely_nearest(standard(pairs), 3, seed=0, leaf=64)
+    found = {frozenset(e) for e in zip(edges.start.tolist(), edges.stop.tolist(), strict=True)}
+    assert sum(frozenset((2 * i, 2 * i + 1)) in found for i in range(500)) > 450
 
 
 def test_chain_start_reproduces_neighbour_correlations(path, model, standard):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -10,7 +12,7 @@ from torch import Tensor
 from remix.laplace.fit.library import call, library, threads
 from remix.laplace.fit.prepare import Standardised
 
-__all__ = ["Edges", "all_pairs", "correlations", "frequency_edges", "map_edges", "nearest"]
+__all__ = ["Edges", "all_pairs", "correlations", "frequency_edges", "likely_nearest", "map_edges", "nearest"]
 
 STATIONARY_ROWS = 100.0  # weight of the stationary correlation, in rows (design/fit.md, "Small N")
 FREQUENCY_ROWS = 20.0  # the same between frequencies, where correlations differ more
@@ -106,7 +108,7 @@ def nearest(data: Standardised, count: int) -> Edges:
     """Each unit's ``count`` most correlated units, by blockwise matrix products; O(D^2 N)."""
     size = data.u.shape[0]
     count = min(count, size - 1)
-    starts, stops, strengths = [], [], []
+    starts, stops = [], []
     block = max(64, min(1024, (1 << 25) // size))
     buffer = torch.empty(block, size, dtype=data.u.dtype)
     for first in range(0, size, block):
@@ -114,11 +116,43 @@ def nearest(data: Standardised, count: int) -> Edges:
         products = torch.matmul(rows, data.u.T, out=buffer[: rows.shape[0]])
         index = torch.arange(rows.shape[0])
         products[index, index + first] = 0.0
-        stop = _largest(products, count)
+        best = _largest(products, count)
         starts.append((index + first).to(torch.int32).repeat_interleave(count))
-        stops.append(stop.reshape(-1).to(torch.int32))
-        strengths.append(products.gather(1, stop).reshape(-1).float() / data.rows)
-    return Edges(torch.cat(starts), torch.cat(stops), torch.cat(strengths))
+        stops.append(best.reshape(-1).to(torch.int32))
+    start, stop = torch.cat(starts), torch.cat(stops)
+    return Edges(start, stop, correlations(data, start, stop))
+
+
+def likely_nearest(data: Standardised, count: int, seed: int, trees: int = 6, leaf: int = 256) -> Edges:
+    """Strongly correlated pairs without looking at all, by random projection trees; O(trees D (leaf + log D) N).
+
+    Every tree halves the units again and again at the median of |<u, direction>| for a random direction (the magnitude:
+    units of opposite sign belong together), and compares those that end in one leaf.
+    """
+    size = data.u.shape[0]
+    generator = torch.Generator().manual_seed(seed)
+    leaves = 2 ** max(0, round(math.log2(size / leaf)))
+    parts = []
+    for _ in range(trees):
+        order = torch.randperm(size, generator=generator)
+        groups = 1
+        while groups < leaves:
+            direction = torch.randn(data.u.shape[1], generator=generator, dtype=data.u.dtype)
+            height = (data.u @ direction).abs()[order]
+            group = torch.arange(size) * groups // size
+            ranked = torch.argsort(height, stable=True)
+            order = order[ranked[torch.argsort(group[ranked], stable=True)]]
+            groups *= 2
+        bounds = [size * g // groups for g in range(groups + 1)]
+        for first, last in pairwise(bounds):
+            units = order[first:last]
+            near = min(count, last - first - 1)
+            if near > 0:
+                rows = data.u[units]
+                best = _largest((rows @ rows.T).fill_diagonal_(0), near)
+                parts.append((units.repeat_interleave(near), units[best].reshape(-1)))
+    start, stop = (torch.cat(ends).to(torch.int32) for ends in zip(*parts, strict=True))
+    return Edges(start, stop, correlations(data, start, stop))
 
 
 def _largest(products: Tensor, count: int) -> Tensor:

@@ -35,35 +35,26 @@ def frobenius_terms(
         shapes = f"{tuple(v.shape)}, {tuple(weight.shape)}, {tuple(coord.shape)}"
         raise ValueError(f"v, weight and coord must be (D, N), (D,) and (D,), got {shapes}")
     order = torch.argsort(coord, stable=True) if order is None else order
-    w = weight[order]
-    phi = torch.zeros_like(coord)
-    phi[1:] = torch.exp(-coord.double()[order].diff()).to(v.dtype)
     native = library() is not None and v.device.type == "cpu" and v.dtype in (torch.float32, torch.float64)
-    below, above, squares = (_native_sums if native else _sums)(v, order, w, phi)
-    total = (w.double().square() * squares).sum() + 2 * (w.double() * below).sum()
-    weight_bar, coord_bar = torch.empty_like(weight), torch.empty_like(coord)
-    weight_bar[order] = 2 * (w * squares + below + above)
-    coord_bar[order] = 2 * w * (above - below)
-    return total, weight_bar, coord_bar
+    return (_native_terms if native else _terms)(v, weight, coord, order)
 
 
-def _native_sums(v: Tensor, order: Tensor, w: Tensor, phi: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _native_terms(v: Tensor, weight: Tensor, coord: Tensor, order: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     v = v if v.stride(1) == 1 or v.shape[1] == 1 else v.contiguous()
     stride = v.stride(0) if v.shape[0] > 1 else v.shape[1]
-    below, above, squares = (torch.empty_like(w) for _ in range(3))
-    out = (below.data_ptr(), above.data_ptr(), squares.data_ptr())
-    call(
+    weight_bar, coord_bar = torch.empty_like(weight), torch.empty_like(coord)
+    total = call(
         "remix_frobenius_", v.dtype, v.data_ptr(), stride, v.shape[1], v.shape[0], order.contiguous(),
-        w.contiguous(), phi, *out, threads(),
+        weight.contiguous(), coord.contiguous(), weight_bar, coord_bar, threads(v.numel()),
     )  # fmt: skip
-    return below, above, squares
+    return torch.tensor(total, dtype=torch.float64), weight_bar, coord_bar
 
 
-def _sums(v: Tensor, order: Tensor, w: Tensor, phi: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Twin of the native scans: sums over rows of v_k L_k, v_k R_k and v_k^2 along the sorted chain."""
-    decay = phi.tolist()
-    x = w[:, None] * v[order]
-    below, above = torch.empty_like(w), torch.empty_like(w)
+def _terms(v: Tensor, weight: Tensor, coord: Tensor, order: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Twin of the native scans: below_k = sum over rows of v_k L_k, above_k of v_k R_k, one position at a time."""
+    w, x = weight[order], weight[order, None] * v[order]
+    decay = torch.exp(-coord.double()[order].diff(prepend=coord.double()[order[:1]])).tolist()
+    below, above, squares = torch.empty_like(w), torch.empty_like(w), v.square().sum(1)[order]
     carried = torch.zeros_like(x[0])
     for k in range(x.shape[0]):
         if k:
@@ -74,7 +65,11 @@ def _sums(v: Tensor, order: Tensor, w: Tensor, phi: Tensor) -> tuple[Tensor, Ten
         if k + 1 < x.shape[0]:
             carried = decay[k + 1] * (carried + x[k + 1])
         above[k] = v[order[k]] @ carried
-    return below, above, v.square().sum(1)[order]
+    weight_bar, coord_bar = torch.empty_like(weight), torch.empty_like(coord)
+    weight_bar[order] = 2 * (w * squares + below + above)
+    coord_bar[order] = 2 * w * (above - below)
+    total = (w.double().square() * squares).sum() + 2 * (w.double() * below).sum()
+    return total, weight_bar, coord_bar
 
 
 def frobenius_error(v: Tensor, diag: Tensor, weight: Tensor, coord: Tensor) -> float:

@@ -26,7 +26,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "remix_fit_edges_": (None, [_P, _I, _P, _P, _I, _D, _P, _T]),
     "remix_fit_reinsert_": (_I, [_P, _I, _I, _I, _P, _P, _D, _P, _P, _P, _P]),
     "remix_fit_largest_": (None, [_P, _I, _I, _I, _P, _T]),
-    "remix_frobenius_": (None, [_P, _I, _I, _I, _P, _P, _P, _P, _P, _P, _T]),
+    "remix_frobenius_": (_D, [_P, _I, _I, _I, _P, _P, _P, _P, _P, _T]),
     "remix_fit_path": (_I, [_P, _P, _P, _I, _I, _P]),
 }
 
@@ -59,9 +59,9 @@ def pointer(tensor: Tensor) -> int:
     return tensor.data_ptr()
 
 
-def threads() -> int:
-    """Threads for a native call: torch's setting."""
-    return torch.get_num_threads()
+def threads(work: int = 1 << 30) -> int:
+    """Threads for a native call on ``work`` numbers: torch's setting, or one where starting a thread costs more."""
+    return torch.get_num_threads() if work > 1 << 17 else 1
 
 
 @contextmanager

@@ -50,7 +50,7 @@ class ChainData:
     def __init__(self, data: Standardised, order: Tensor, native_threads: int | None = None) -> None:
         self.rows, self.size = data.rows, order.shape[0]
         self.largest = data.largest[order]
-        self.threads = native_threads or threads()
+        self.threads = native_threads or threads(self.rows * self.size)
         self.native = library() is not None
         if not self.native:
             self.sorted = data.u[order, : self.rows].double()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from remix.laplace.fit.edges import Edges, all_pairs, frequency_edges, map_edges, nearest
+from remix.laplace.fit.edges import Edges, all_pairs, frequency_edges, likely_nearest, map_edges, nearest
 from remix.laplace.fit.likelihood import Chain, ChainData, maximise
 from remix.laplace.fit.path import chain_start, greedy_path, one_factor_start
 from remix.laplace.fit.prepare import Standardised, pseudo_rows
@@ -18,6 +18,7 @@ __all__ = ["Found", "search"]
 
 MODERATE = 1024  # units up to which every pair is an edge and reinsertion is exact
 NEIGHBOURS = 12
+EXACT = 30_000  # units up to which all pairs are looked at for the nearest
 
 
 @dataclass
@@ -43,7 +44,7 @@ def search(
         data = pseudo_rows(data)
     if size <= MODERATE:
         return _moderate(data, thorough, seed, progress)
-    return _large(data, layout, frequencies, thorough, progress)
+    return _large(data, layout, frequencies, thorough, seed, progress)
 
 
 def _moderate(data: Standardised, thorough: bool, seed: int, progress: Callable[[str], None]) -> Found:
@@ -53,11 +54,12 @@ def _moderate(data: Standardised, thorough: bool, seed: int, progress: Callable[
     if data.u.shape[0] > 2:
         starts["one factor"] = one_factor_start(matrix)
     progress("likelihood and reinsertion")
+    sweeps = 20 if thorough else 8 if data.u.shape[0] <= 512 else 3
 
     def run(item: tuple[int, tuple[str, Chain]]) -> Found:
         number, (name, chain) = item
         generator = torch.Generator().manual_seed(seed + number)
-        return Found(chain, _refine(data, chain, generator, 20 if thorough else 8), name)
+        return Found(chain, _refine(data, chain, generator, sweeps), name)
 
     with ThreadPoolExecutor(max_workers=min(len(starts), torch.get_num_threads())) as pool:
         found = list(pool.map(run, enumerate(starts.items())))
@@ -86,10 +88,11 @@ def _large(
     layout: tuple[int, int, int] | None,
     frequencies: bool,
     thorough: bool,
+    seed: int,
     progress: Callable[[str], None],
 ) -> Found:
     progress("edges")
-    edges = _candidates(data, layout, frequencies)
+    edges = _candidates(data, layout, frequencies, seed)
     progress("order")
     order = greedy_path(edges, data.u.shape[0])
     chain = chain_start(data, order)
@@ -98,7 +101,7 @@ def _large(
     return Found(chain, value, "greedy path")
 
 
-def _candidates(data: Standardised, layout: tuple[int, int, int] | None, frequencies: bool) -> Edges:
+def _candidates(data: Standardised, layout: tuple[int, int, int] | None, frequencies: bool, seed: int) -> Edges:
     if layout is None:
-        return nearest(data, NEIGHBOURS)
+        return nearest(data, NEIGHBOURS) if data.u.shape[0] <= EXACT else likely_nearest(data, NEIGHBOURS, seed)
     return frequency_edges(data, layout) if frequencies else map_edges(data, layout)

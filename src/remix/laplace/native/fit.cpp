@@ -1,5 +1,6 @@
 // C entry points of fitting: likelihood of a chain with gradients, correlations of edges, the Frobenius data term.
 // `_f32` and `_f64` name the type of the data; parameters and gradients are always double. Shapes in the comments.
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -195,31 +196,53 @@ void largest(const T* products, int64_t rows, int64_t size, int64_t count, int64
   });
 }
 
-// Up to four column blocks for many samples; one task per block and direction, added in a fixed order.
+// Q = sum_n (w v_n)' K (w v_n) and its gradients (laplace.md, "Frobenius fit"). Up to four column blocks for many
+// samples; one task per block and direction, added in a fixed order.
 template <class T>
-void frobenius(const T* v, int64_t stride, int64_t rows, int64_t size, const int64_t* order, const T* weight,
-               const T* phi, T* below, T* above, T* squares, int threads) {
+double frobenius(const T* v, int64_t stride, int64_t rows, int64_t size, const int64_t* order, const T* weight,
+                 const T* coord, T* weight_bar, T* coord_bar, int threads) {
   const int64_t blocks = rows <= 512 ? 1 : rows <= 2048 ? 2 : 4;
-  std::vector<T> partial((blocks - 1) * 3 * size);
-  std::memset(below, 0, size * sizeof(T));
-  std::memset(above, 0, size * sizeof(T));
-  if (squares) std::memset(squares, 0, size * sizeof(T));
+  std::vector<T> memory((2 + 3 * blocks) * size);
+  T *const w = memory.data(), *const phi = w + size, *const sums = phi + size;  // per block: below, above, squares
+  constexpr int64_t span = 1 << 14;  // positions of one task where the work is per position
+  const int64_t spans = (size + span - 1) / span;
+  remix::parallel(spans, threads, [&](int64_t task, int) {
+    const int64_t first = task * span, last = first + span < size ? first + span : size;
+    double before = first ? double(coord[order[first - 1]]) : 0;
+    for (int64_t k = first; k < last; ++k) {
+      const double here = double(coord[order[k]]);
+      w[k] = weight[order[k]];
+      phi[k] = k ? T(std::exp(before - here)) : T(0);
+      before = here;
+    }
+  });
   remix::parallel(2 * blocks, threads, [&](int64_t task, int) {
     const int64_t block = task / 2, first = rows * block / blocks, last = rows * (block + 1) / blocks;
+    T* const own = sums + 3 * block * size;
     const bool down = task % 2;
-    T* own = block ? partial.data() + (block - 1) * 3 * size : nullptr;
-    T* const out = block ? own + (down ? size : 0) : down ? above : below;
-    T* const square = down || !squares ? nullptr : block ? own + 2 * size : squares;
-    REMIX_CALL(chain::fit_frobenius<T>, v + first, stride, size, order, weight, phi, last - first, down, out, square);
+    REMIX_CALL(chain::fit_frobenius<T>, v + first, stride, size, order, w, phi, last - first, down,
+               down ? own + size : own, down ? nullptr : own + 2 * size);
   });
-  for (int64_t block = 1; block < blocks; ++block) {
-    const T* own = partial.data() + (block - 1) * 3 * size;
-    for (int64_t k = 0; k < size; ++k) {
-      below[k] += own[k];
-      above[k] += own[size + k];
-      if (squares) squares[k] += own[2 * size + k];
+  std::vector<double> totals(spans);
+  remix::parallel(spans, threads, [&](int64_t task, int) {
+    const int64_t first = task * span, last = first + span < size ? first + span : size;
+    double total = 0;
+    for (int64_t k = first; k < last; ++k) {
+      double below = 0, above = 0, squares = 0;
+      for (int64_t block = 0; block < blocks; ++block) {
+        const T* own = sums + 3 * block * size + k;
+        below += double(own[0]), above += double(own[size]), squares += double(own[2 * size]);
+      }
+      const double here = double(w[k]);
+      total += here * (here * squares + 2 * below);
+      weight_bar[order[k]] = T(2 * (here * squares + below + above));
+      coord_bar[order[k]] = T(2 * here * (above - below));
     }
-  }
+    totals[task] = total;
+  });
+  double total = 0;
+  for (double part : totals) total += part;
+  return total;
 }
 
 }  // namespace
@@ -255,11 +278,11 @@ void frobenius(const T* v, int64_t stride, int64_t rows, int64_t size, const int
                                             int64_t* best, int threads) {                                              \
     largest<T>(products, rows, size, count, best, threads);                                                            \
   }                                                                                                                    \
-  /* v (size, stride), order, weight, phi in sorted order -> pL, pR, sum v^2 (may be null) in sorted order. */         \
-  REMIX_API void remix_frobenius_##suffix(const T* v, int64_t stride, int64_t rows, int64_t size,                      \
-                                          const int64_t* order, const T* weight, const T* phi, T* below, T* above,     \
-                                          T* squares, int threads) {                                                   \
-    frobenius<T>(v, stride, rows, size, order, weight, phi, below, above, squares, threads);                           \
+  /* v (size, stride), order = argsort of coord, weight and coord (size,) -> Q; dQ/dw, dQ/da (size,). */              \
+  REMIX_API double remix_frobenius_##suffix(const T* v, int64_t stride, int64_t rows, int64_t size,                    \
+                                            const int64_t* order, const T* weight, const T* coord, T* weight_bar,      \
+                                            T* coord_bar, int threads) {                                               \
+    return frobenius<T>(v, stride, rows, size, order, weight, coord, weight_bar, coord_bar, threads);                  \
   }
 REMIX_FIT_API(float, f32)
 REMIX_FIT_API(double, f64)
