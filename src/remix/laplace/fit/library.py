@@ -66,7 +66,12 @@ def threads(work: int = 1 << 30) -> int:
 
 @contextmanager
 def single_thread() -> Iterator[None]:
-    """For LAPACK, whose factorisations differ in the last bits with the number of threads."""
+    """One torch thread for a while; also a decorator.
+
+    For LAPACK, whose factorisations differ in the last bits with the number of threads, and for long loops of short
+    operations on blocks that fit the cache: there waking threads costs more than they do, many times more on a machine
+    with other work.
+    """
     count = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -128,6 +128,7 @@ def standardise(source: Rows, index: Tensor | None, layout: Layout | None, basis
     return Standardised(u, rows, mean, variance, constant, largest, rows)
 
 
+@single_thread()
 def multiply_rows(u: Tensor, factor: Tensor) -> None:
     """u[i] *= factor[i] in place, without a temporary of the size of u."""
     for start in range(0, u.shape[0], _BLOCK):
@@ -146,6 +147,7 @@ def _feature_major(source: Rows, index: Tensor | None, basis: Dct2 | None) -> It
         yield slice(start, stop), block.T
 
 
+@single_thread()
 def centred(source: Rows, index: Tensor | None, basis: Dct2 | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Feature-major centred data (D, stride), and per feature mean, variance and fourth central moment, float64."""
     rows = source.rows if index is None else int(index.shape[0])
@@ -162,6 +164,7 @@ def centred(source: Rows, index: Tensor | None, basis: Dct2 | None) -> tuple[Ten
     return u, mean, variance, fourth
 
 
+@single_thread()
 def apply(source: Rows, index: Tensor, mean: Tensor, variance: Tensor, basis: Dct2 | None) -> Standardised:
     """Other rows, standardised by a given mean and variance (D,)."""
     rows = int(index.shape[0])
@@ -172,6 +175,7 @@ def apply(source: Rows, index: Tensor, mean: Tensor, variance: Tensor, basis: Dc
     return Standardised(u, rows, mean, variance, nothing, torch.ones(source.dim, dtype=torch.float64), rows)
 
 
+@single_thread()
 def diagonal_log_likelihood(source: Rows, train: Tensor | None, index: Tensor | None, layout: Layout | None) -> float:
     """Mean log-likelihood per dimension of rows ``index`` under the diagonal Gaussian of rows ``train``.
 

@@ -93,8 +93,11 @@ def _large(
 ) -> Found:
     progress("edges")
     edges = _candidates(data, layout, frequencies, seed)
+    if thorough and layout is not None and data.u.shape[0] <= EXACT:
+        edges = Edges.join([edges, nearest(data, NEIGHBOURS)])
     progress("order")
     order = greedy_path(edges, data.u.shape[0])
+    del edges  # as large as half the data
     chain = chain_start(data, order)
     progress("likelihood")
     value = maximise(ChainData(data, order), chain, 100 if thorough else 15)
