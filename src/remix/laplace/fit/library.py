@@ -27,6 +27,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "remix_fit_reinsert_": (_I, [_P, _I, _I, _I, _P, _P, _D, _P, _P, _P, _P]),
     "remix_fit_largest_": (None, [_P, _I, _I, _I, _P, _T]),
     "remix_frobenius_": (_D, [_P, _I, _I, _I, _P, _P, _P, _P, _P, _T]),
+    "remix_fit_trim": (None, []),
     "remix_fit_path": (_I, [_P, _P, _P, _I, _I, _P]),
 }
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from remix.laplace.fit.edges import Edges, all_pairs, frequency_edges, likely_nearest, map_edges, nearest
+from remix.laplace.fit.library import library
 from remix.laplace.fit.likelihood import Chain, ChainData, maximise
 from remix.laplace.fit.path import chain_start, greedy_path, one_factor_start
 from remix.laplace.fit.prepare import Standardised, pseudo_rows
@@ -97,7 +98,9 @@ def _large(
         edges = Edges.join([edges, nearest(data, NEIGHBOURS)])
     progress("order")
     order = greedy_path(edges, data.u.shape[0])
-    del edges  # as large as half the data
+    del edges  # as large as the data where these are few rows
+    if (native := library()) is not None:
+        native.remix_fit_trim()
     chain = chain_start(data, order)
     progress("likelihood")
     value = maximise(ChainData(data, order), chain, 100 if thorough else 15)

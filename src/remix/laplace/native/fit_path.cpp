@@ -5,6 +5,10 @@
 
 #include "isa.h"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 namespace {
 
 // Indices of the edges by decreasing |strength|; equal strengths stay in the given order. Radix sort, 11 bits a pass.
@@ -80,4 +84,11 @@ REMIX_API int64_t remix_fit_path(const int32_t* from, const int32_t* to, const f
   Paths paths(size);
   for (uint32_t e : by_strength(strength, count)) paths.join(from[e], to[e]);
   return paths.walk(order);
+}
+
+// Gives memory that was freed back to the system: the edges are as large as the data, and the C library would keep it.
+REMIX_API void remix_fit_trim() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
 }
