@@ -65,7 +65,7 @@ def fit(
             "auto" does where ``layout`` is given with height and width of 8 or more (better on every map measured),
             and never for the Frobenius objective.
         generator: source of all randomness (a CPU generator); without one the fit still is deterministic.
-        thorough: more sweeps and steps; for maps up to 30,000 features also neighbours that are far apart in space.
+        thorough: more sweeps and steps.
         recipe: settings of the Frobenius objective.
         progress: called with the name of each phase as it starts.
 

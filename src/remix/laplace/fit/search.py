@@ -94,8 +94,6 @@ def _large(
 ) -> Found:
     progress("edges")
     edges = _candidates(data, layout, frequencies, seed)
-    if thorough and layout is not None and data.u.shape[0] <= EXACT:
-        edges = Edges.join([edges, nearest(data, NEIGHBOURS)])
     progress("order")
     order = greedy_path(edges, data.u.shape[0])
     del edges  # as large as the data where these are few rows
