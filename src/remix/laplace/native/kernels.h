@@ -25,3 +25,6 @@ REMIX_INSTANTIATE_ROWS(float)
 REMIX_INSTANTIATE_ROWS(double)
 }  // namespace REMIX_ISA
 }  // namespace remix
+
+#include "fit_kernels.h"
+#include "fit_reinsert.h"

@@ -1,0 +1,157 @@
+"""Fitting by the Frobenius distance to the sample covariance: the paper's recipe, and its data term."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from remix.laplace.fit.library import call, library, threads
+
+__all__ = ["FrobeniusRecipe", "descend", "frobenius_error", "frobenius_terms"]
+
+
+def frobenius_terms(
+    v: Tensor, weight: Tensor, coord: Tensor, order: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Q = sum_n (w * v_n)' K(a) (w * v_n) with its gradients: the data term of the Frobenius loss without the diagonal.
+
+    Args:
+        v: feature-major rows (D, N), float32 or float64; the last dimension contiguous.
+        weight, coord: w and a, (D,), of the dtype of ``v``.
+        order: stable argsort of ``coord``, where it is known.
+
+    Returns:
+        Q (float64 scalar), dQ/dw (D,), dQ/da (D,). At equal coordinates dQ/da is the one-sided value of the stable
+        order.
+
+    Raises:
+        ValueError: shapes that do not belong together.
+    """
+    if v.ndim != 2 or weight.shape != (v.shape[0],) or coord.shape != (v.shape[0],):
+        shapes = f"{tuple(v.shape)}, {tuple(weight.shape)}, {tuple(coord.shape)}"
+        raise ValueError(f"v, weight and coord must be (D, N), (D,) and (D,), got {shapes}")
+    order = torch.argsort(coord, stable=True) if order is None else order
+    native = library() is not None and v.device.type == "cpu" and v.dtype in (torch.float32, torch.float64)
+    return (_native_terms if native else _terms)(v, weight, coord, order)
+
+
+def _native_terms(v: Tensor, weight: Tensor, coord: Tensor, order: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    v = v if v.stride(1) == 1 or v.shape[1] == 1 else v.contiguous()
+    stride = v.stride(0) if v.shape[0] > 1 else v.shape[1]
+    weight_bar, coord_bar = torch.empty_like(weight), torch.empty_like(coord)
+    total = call(
+        "remix_frobenius_", v.dtype, v.data_ptr(), stride, v.shape[1], v.shape[0], order.contiguous(),
+        weight.contiguous(), coord.contiguous(), weight_bar, coord_bar, threads(v.numel()),
+    )  # fmt: skip
+    return torch.tensor(total, dtype=torch.float64), weight_bar, coord_bar
+
+
+def _terms(v: Tensor, weight: Tensor, coord: Tensor, order: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Twin of the native scans: below_k = sum over rows of v_k L_k, above_k of v_k R_k, one position at a time."""
+    w, x = weight[order], weight[order, None] * v[order]
+    decay = torch.exp(-coord.double()[order].diff(prepend=coord.double()[order[:1]])).tolist()
+    below, above, squares = torch.empty_like(w), torch.empty_like(w), v.square().sum(1)[order]
+    carried = torch.zeros_like(x[0])
+    for k in range(x.shape[0]):
+        if k:
+            carried = decay[k] * (carried + x[k - 1])
+        below[k] = v[order[k]] @ carried
+    carried = torch.zeros_like(carried)
+    for k in reversed(range(x.shape[0])):
+        if k + 1 < x.shape[0]:
+            carried = decay[k + 1] * (carried + x[k + 1])
+        above[k] = v[order[k]] @ carried
+    weight_bar, coord_bar = torch.empty_like(weight), torch.empty_like(coord)
+    weight_bar[order] = 2 * (w * squares + below + above)
+    coord_bar[order] = 2 * w * (above - below)
+    total = (w.double().square() * squares).sum() + 2 * (w.double() * below).sum()
+    return total, weight_bar, coord_bar
+
+
+def frobenius_error(v: Tensor, diag: Tensor, weight: Tensor, coord: Tensor) -> float:
+    """||Sigma - V V'/N||_F / ||V V'/N||_F for centred feature-major rows v (D, N)."""
+    rows = v.shape[1]
+    model, *_ = frobenius_terms(torch.ones_like(v[:, :1]), weight.square(), 2 * coord)
+    d, w2 = diag.double(), weight.double().square()
+    own = d.square().sum() + 2 * (d * w2).sum() + model
+    cross, *_ = frobenius_terms(v, weight, coord)
+    cross = cross + (d * torch.linalg.vector_norm(v, dim=1).double().square()).sum()
+    gram = v.T @ v if rows <= v.shape[0] else v @ v.T
+    sample = gram.double().square().sum() / rows**2
+    return math.sqrt(max(0.0, float((own - 2 / rows * cross + sample) / sample)))
+
+
+@dataclass(frozen=True)
+class FrobeniusRecipe:
+    """The published fit: Adam on (u_raw, w, a) with d = softplus(u_raw) + floor, from u_raw = 0, w = 0.1, a = -1..1.
+
+    Args:
+        steps: optimiser steps.
+        lr: learning rate of u_raw and w.
+        coord_lr: learning rate of a.
+        batch_size: rows drawn per step without replacement within an epoch; None: all rows.
+        schedule: factor of both rates from the fraction of steps done.
+        floor: smallest diagonal entry.
+    """
+
+    steps: int = 200
+    lr: float = 0.01
+    coord_lr: float = 0.01
+    batch_size: int | None = None
+    schedule: Callable[[float], float] | None = None
+    floor: float = 1e-5
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or self.lr <= 0 or self.coord_lr <= 0 or self.floor <= 0:
+            raise ValueError(f"steps, lr, coord_lr and floor must be positive, got {self}")
+        if self.batch_size is not None and self.batch_size < 1:
+            raise ValueError(f"batch_size must be a positive integer or None, got {self.batch_size}")
+
+    @staticmethod
+    def long_vectors(rows: int, epochs: int = 100, batch_size: int = 128) -> FrobeniusRecipe:
+        """The settings of the paper's feature-map experiments for ``rows`` images (design/method.md, 4.2)."""
+        steps = epochs * math.ceil(rows / batch_size)
+        return FrobeniusRecipe(steps, 0.01, 0.12, batch_size, lambda done: 0.9 * (1 - done) ** 2 + 0.28)
+
+
+def descend(v: Tensor, recipe: FrobeniusRecipe, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """(diag, weight, coord) of the recipe for centred feature-major rows v (D, N)."""
+    size, rows = v.shape
+    raw = torch.zeros(size, dtype=v.dtype)
+    weight = torch.full((size,), 0.1, dtype=v.dtype)
+    coord = torch.linspace(-1, 1, size, dtype=v.dtype)
+    groups = [{"params": [raw, weight], "lr": recipe.lr}, {"params": [coord], "lr": recipe.coord_lr}]
+    optimiser = torch.optim.Adam(groups)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimiser, lambda step: recipe.schedule(step / recipe.steps) if recipe.schedule else 1.0
+    )
+    batches = _batches(rows, recipe.batch_size, generator)
+    ones, whole = torch.ones(size, 1, dtype=v.dtype), v.square().sum(1)
+    for _ in range(recipe.steps):
+        index = next(batches)
+        part = v if index is None else v[:, index]
+        squares = whole if index is None else part.square().sum(1)
+        diag = torch.nn.functional.softplus(raw) + recipe.floor
+        order = torch.argsort(coord, stable=True)
+        energy = weight.square()
+        _, energy_bar, twice_bar = frobenius_terms(ones, energy, 2 * coord, order)
+        _, weight_bar, coord_bar = frobenius_terms(part, weight, coord, order)
+        share = 2 / part.shape[1]
+        raw.grad = (2 * diag + 2 * energy - share * squares) * torch.sigmoid(raw) / size
+        weight.grad = (4 * diag * weight + 2 * weight * energy_bar - share * weight_bar) / size
+        coord.grad = (2 * twice_bar - share * coord_bar) / size
+        optimiser.step()
+        schedule.step()
+    return torch.nn.functional.softplus(raw) + recipe.floor, weight, coord
+
+
+def _batches(rows: int, size: int | None, generator: torch.Generator) -> Iterator[Tensor | None]:
+    while True:
+        if size is None or size >= rows:
+            yield None
+        else:
+            yield from torch.split(torch.randperm(rows, generator=generator), size)

@@ -1,0 +1,111 @@
+"""The two searches for a chain: exact reinsertion for moderate D, a greedy path over candidate edges for large D."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import torch
+
+from remix.laplace.fit.edges import Edges, all_pairs, frequency_edges, likely_nearest, map_edges, nearest
+from remix.laplace.fit.library import library
+from remix.laplace.fit.likelihood import Chain, ChainData, maximise
+from remix.laplace.fit.path import chain_start, greedy_path, one_factor_start
+from remix.laplace.fit.prepare import Standardised, pseudo_rows
+from remix.laplace.fit.reinsert import reinsert
+
+__all__ = ["Found", "search"]
+
+MODERATE = 1024  # units up to which every pair is an edge and reinsertion is exact
+NEIGHBOURS = 12
+EXACT = 30_000  # units up to which all pairs are looked at for the nearest
+
+
+@dataclass
+class Found:
+    """A fitted chain, its mean negative log-likelihood on the data, and the ``start`` it grew from."""
+
+    chain: Chain
+    nll: float
+    start: str
+
+
+def search(
+    data: Standardised,
+    layout: tuple[int, int, int] | None,
+    frequencies: bool,
+    thorough: bool,
+    seed: int,
+    progress: Callable[[str], None],
+) -> Found:
+    """The chain of highest likelihood that the budget finds; deterministic for a ``seed``, whatever the threads."""
+    size = data.u.shape[0]
+    if data.rows > 1.5 * size:
+        data = pseudo_rows(data)
+    if size <= MODERATE:
+        return _moderate(data, thorough, seed, progress)
+    return _large(data, layout, frequencies, thorough, seed, progress)
+
+
+def _moderate(data: Standardised, thorough: bool, seed: int, progress: Callable[[str], None]) -> Found:
+    progress("order")
+    edges, matrix = all_pairs(data)
+    starts = {"greedy path": chain_start(data, greedy_path(edges, data.u.shape[0]))}
+    if data.u.shape[0] > 2:
+        starts["one factor"] = one_factor_start(matrix)
+    progress("likelihood and reinsertion")
+    sweeps = 20 if thorough else 8 if data.u.shape[0] <= 512 else 3
+
+    def run(item: tuple[int, tuple[str, Chain]]) -> Found:
+        number, (name, chain) = item
+        generator = torch.Generator().manual_seed(seed + number)
+        return Found(chain, _refine(data, chain, generator, sweeps), name)
+
+    with ThreadPoolExecutor(max_workers=min(len(starts), torch.get_num_threads())) as pool:
+        found = list(pool.map(run, enumerate(starts.items())))
+    return min(found, key=lambda f: f.nll)
+
+
+def _refine(data: Standardised, chain: Chain, generator: torch.Generator, sweeps: int) -> float:
+    """Alternate maximum likelihood and reinsertion sweeps, one thread; returns the final mean NLL."""
+    size = chain.order.shape[0]
+
+    def polish(steps: int) -> float:
+        return maximise(ChainData(data, chain.order, 1), chain, steps)
+
+    value = polish(60)
+    for _ in range(sweeps):
+        before = value
+        moves, _ = reinsert(data, chain, torch.randperm(size, generator=generator))
+        value = polish(40)
+        if moves <= size / 100 or before - value < 2e-4 * size:
+            break
+    return polish(150)
+
+
+def _large(
+    data: Standardised,
+    layout: tuple[int, int, int] | None,
+    frequencies: bool,
+    thorough: bool,
+    seed: int,
+    progress: Callable[[str], None],
+) -> Found:
+    progress("edges")
+    edges = _candidates(data, layout, frequencies, seed)
+    progress("order")
+    order = greedy_path(edges, data.u.shape[0])
+    del edges  # as large as the data where these are few rows
+    if (native := library()) is not None:
+        native.remix_fit_trim()
+    chain = chain_start(data, order)
+    progress("likelihood")
+    value = maximise(ChainData(data, order), chain, 100 if thorough else 15)
+    return Found(chain, value, "greedy path")
+
+
+def _candidates(data: Standardised, layout: tuple[int, int, int] | None, frequencies: bool, seed: int) -> Edges:
+    if layout is None:
+        return nearest(data, NEIGHBOURS) if data.u.shape[0] <= EXACT else likely_nearest(data, NEIGHBOURS, seed)
+    return frequency_edges(data, layout) if frequencies else map_edges(data, layout)
