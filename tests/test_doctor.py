@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from remix import __version__, cli, doctor
-from remix.laplace import kernels
+from remix.laplace import kernels, native_library
 
 
 @dataclass
@@ -29,11 +29,12 @@ def printed(found: doctor.Examination) -> str:
 
 @pytest.fixture
 def use_status(monkeypatch):
-    """Replaces what the Laplace core says of itself."""
+    """Replaces what the Laplace core says of itself, and the library file that lies beside it."""
     monkeypatch.delenv("REMIX_KERNELS", raising=False)
 
-    def replace(**fields):
+    def replace(file=None, **fields):
         monkeypatch.setattr(kernels, "status", lambda: Status(**fields))
+        monkeypatch.setattr(native_library, "find_library", lambda: file)
 
     return replace
 
@@ -72,14 +73,16 @@ def test_with_compiler_says_to_build(use_status, monkeypatch):
 
 
 def test_forced_path_says_which_variable_to_unset(use_status, monkeypatch):
-    use_status(path="torch", reason="forced by REMIX_KERNELS", library="/somewhere/_native.so")
+    use_status(path="torch", reason="forced by REMIX_KERNELS", file="/somewhere/_native.so")
     monkeypatch.setenv("REMIX_KERNELS", "torch")
     assert "unset REMIX_KERNELS" in printed(doctor.examine())
 
 
 def test_failed_self_test_says_to_build_again(use_status):
-    use_status(path="torch", reason="self-test failed", library="/somewhere/_native.so")
-    assert "make clean setup" in printed(doctor.examine())
+    use_status(path="torch", reason="self-test failed", file="/somewhere/_native.so")
+    text = printed(doctor.examine())
+    assert "self-test failed" in text
+    assert "build /somewhere/_native.so again" in text
 
 
 def test_core_that_does_not_load_is_reported_and_is_an_error(monkeypatch, capsys):
@@ -91,6 +94,13 @@ def test_core_that_does_not_load_is_reported_and_is_an_error(monkeypatch, capsys
         cli.main(["doctor"])
     assert stop.value.code == 1
     assert "libtorch.so" in capsys.readouterr().out
+
+
+def test_unknown_path_in_the_environment_is_reported(monkeypatch):
+    monkeypatch.setenv("REMIX_KERNELS", "fast")
+    found = doctor.examine()
+    assert "fast" in found.broken
+    assert "native, torch, reference" in printed(found)
 
 
 @pytest.mark.parametrize(("folder", "exists"), [("/no/such/folder", False), ("/", True)])

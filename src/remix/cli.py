@@ -52,7 +52,9 @@ def build_parser() -> ArgumentParser:
         about = docstring_parser.parse(function.__doc__ or "")
         command = ArgumentParser(description=about.short_description)
         # A parameter that defaults to False is a switch: `--json`, not `--json true`.
-        switches = {key for key, p in inspect.signature(function).parameters.items() if p.default is False}
+        switches: set[str | int] = {
+            key for key, p in inspect.signature(function).parameters.items() if p.default is False
+        }
         command.add_function_arguments(function, as_group=False, skip=switches)
         for note in about.params:
             if note.arg_name in switches:

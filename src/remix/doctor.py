@@ -43,7 +43,7 @@ class Examination:
 
 def examine() -> Examination:
     """Look at the installation and the machine. Never raises: what does not load is reported as such."""
-    kernels: dict[str, Any] = {"path": None, "reason": "the Laplace core does not load"}
+    kernels: dict[str, Any] = {"path": "none", "reason": "the Laplace core does not load"}
     threads: dict[str, Any] = {"processors": os.cpu_count(), "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS")}
     devices = {"cpu": processor()}
     broken = None
@@ -55,9 +55,11 @@ def examine() -> Examination:
         from remix.laplace import kernels as laplace_kernels
 
         kernels = asdict(laplace_kernels.status())
+        kernels["advice"] = None if kernels["path"] == "native" else advice()
     except (ImportError, OSError) as error:  # OSError: a shared library of torch is missing
-        broken = f"{type(error).__name__}: {error}"
-    kernels["advice"] = None if broken or kernels["path"] == "native" else advice(kernels["library"])
+        broken = f"{error}. Install again: make clean setup"
+    except ValueError as error:  # REMIX_KERNELS names no path
+        broken = str(error)
     return Examination(
         remix=__version__,
         python=f"{platform.python_version()} ({sys.executable})",
@@ -80,13 +82,15 @@ def version(package: str) -> str | None:
         return None
 
 
-def advice(library: str | None) -> str | None:
+def advice() -> str:
     """What to do to get the native kernels, when they are not in use."""
-    forced = os.environ.get("REMIX_KERNELS")
-    if forced and forced != "native":
-        return f"unset REMIX_KERNELS (now {forced!r}) to use the native kernels"
-    if library is not None:
-        return "build the native kernels again on this machine: make clean setup, or pip install --force-reinstall"
+    from remix.laplace.native_library import find_library
+
+    forced = os.environ.get("REMIX_KERNELS", "native")
+    if forced != "native":
+        return f"unset REMIX_KERNELS (now {forced}) to use the native kernels"
+    if (library := find_library()) is not None:
+        return f"build {library} again on this machine: make clean setup, or pip install --force-reinstall"
     if os.name == "nt":
         return "the native kernels are not built on Windows; under WSL they are"
     found = compiler()
@@ -152,7 +156,7 @@ def show(found: Examination, console: Console | None = None) -> None:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     if found.broken:
-        table.add_row("[red]broken[/red]", f"{found.broken}\nInstall again: make clean setup")
+        table.add_row("[red]broken[/red]", found.broken)
         table.add_section()
     kernels = found.kernels
     table.add_row("Laplace kernels", f"[{'green' if kernels['path'] == 'native' else 'yellow'}]{kernels['path']}[/]")
