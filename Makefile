@@ -34,7 +34,7 @@ format: $(VENV)/.native  ## let ruff lay out the code
 	$(BIN)/ruff format .
 
 docs: $(VENV)/.docs $(VENV)/.native  ## the documentation as a site in site/
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open site/index.html"
 
 clean:  ## remove what was built here; .venv stays (rm -rf .venv to start over)
