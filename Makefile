@@ -55,7 +55,7 @@ $(VENV)/.bench $(VENV)/.docs: $(VENV)/.installed
 
 # The stamp is left only when the library is there, so that a compiler installed later is found by the next make.
 $(VENV)/.native: $(VENV)/.installed setup.py $(wildcard $(KERNELS)/*)
-	@rm -f src/remix/laplace/_native*
+	@rm -rf build src/remix/laplace/_native*
 	@echo "building the native kernels (half a minute)"
 	@$(BIN)/python setup.py -q build_ext --inplace
 	@if ls src/remix/laplace/_native* >/dev/null 2>&1; then touch $@; else \

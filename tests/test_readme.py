@@ -1,6 +1,8 @@
-"""What README.md and docs/ promise: their Python blocks run as printed, their commands and files exist."""
+"""What README.md, docs/ and examples/ promise: Python blocks and examples run, commands and files exist."""
 
 import re
+import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,14 @@ BLOCKS = [
 def test_python_block_runs(block, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exec(compile(block, "<block>", "exec"), {"__name__": "__main__"})
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+def test_example_runs(example, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [str(example), str(tmp_path)])
+    runpy.run_path(str(example), run_name="__main__")
+    assert list(tmp_path.iterdir())
+    assert str(tmp_path) in capsys.readouterr().out.replace("\n", "")
 
 
 @pytest.mark.parametrize("page", TEXT)
