@@ -19,7 +19,7 @@ demo: $(VENV)/.native  ## fit the Laplace covariance to real digits and show it:
 	@$(BIN)/python examples/digits_covariance.py
 
 test: $(VENV)/.native  ## all tests; with REMIX_DATA=folder also those that need real data
-	$(BIN)/python -m pytest -q -rs -n auto --maxprocesses=8 $(ARGS)
+	$(BIN)/python -m pytest -q -rfEs -n auto --maxprocesses=8 $(ARGS)
 
 bench: $(VENV)/.bench $(VENV)/.native  ## speed and memory against other libraries
 	$(BIN)/python -m benchmarks $(ARGS)
