@@ -163,13 +163,13 @@ def draw(digits: Digits, per_class: dict[str, list[Distribution]], laplace: Lapl
     left, right = figure.subfigures(1, 2, width_ratios=[1.75, 1])
     for axis, (name, images) in zip(left.subplots(len(strips), 1), strips.items(), strict=True):
         tiles = pad(images.reshape(10, 2, SIDE, SIDE), (1, 1, 1, 1)).permute(1, 2, 0, 3).flatten(0, 1).flatten(1)
-        axis.imshow(tiles, cmap="gray_r", vmin=0, vmax=1)
+        axis.imshow(tiles.numpy(), cmap="gray_r", vmin=0, vmax=1)
         axis.set_title("real digits" if name == "real" else f"samples: {name}, one Gaussian per class", fontsize=10)
         axis.set_axis_off()
     order = laplace.covariance.coord.argsort()
     matrices = {"real": digits.train.mT.cov(), "Laplace model": laplace.covariance.to_dense()}
     for axis, (name, covariance) in zip(right.subplots(2, 1), matrices.items(), strict=True):
-        image = axis.imshow(correlation(covariance, order), cmap="RdBu_r", vmin=-1, vmax=1)
+        image = axis.imshow(correlation(covariance, order).numpy(), cmap="RdBu_r", vmin=-1, vmax=1)
         axis.set_title(f"correlation of pixels, {name}", fontsize=10)
         axis.set_xticks([])
         axis.set_yticks([])
