@@ -1,0 +1,63 @@
+# Only python3 (3.10 or newer) and make are needed. A C++ compiler makes the Laplace kernels fast; without one the
+# torch path serves, and set-up says so. Everything is installed into .venv, nothing outside this folder.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := REMIX_NO_NATIVE=1 $(BIN)/python -m pip install --disable-pip-version-check --no-build-isolation -c constraints.txt
+KERNELS := src/remix/laplace/native
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test bench lint format docs clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.native  ## virtual environment in .venv, pinned packages, native kernels; then what is in use
+	@$(BIN)/remix doctor
+
+demo: $(VENV)/.native  ## fit the Laplace covariance to real digits and show it: picture and report in demo-output/
+	@$(BIN)/python examples/digits_covariance.py
+
+test: $(VENV)/.native  ## all tests; with REMIX_DATA=folder also those that need real data
+	$(BIN)/python -m pytest -q -rfEs -n auto --maxprocesses=8 $(ARGS)
+
+bench: $(VENV)/.bench $(VENV)/.native  ## speed and memory against other libraries
+	$(BIN)/python -m benchmarks $(ARGS)
+
+lint: $(VENV)/.native  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.native  ## let ruff lay out the code
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/.docs $(VENV)/.native  ## the documentation as a site in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
+clean:  ## remove what was built here; .venv stays (rm -rf .venv to start over)
+	rm -rf build dist site demo-output src/*.egg-info src/remix/laplace/_native* $(VENV)/.native
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src tests examples benchmarks -name __pycache__ -type d -exec rm -rf {} +
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 10) or sys.exit("REMIX needs Python 3.10 or newer, and $(PYTHON) is " + sys.version.split()[0] + ". Name another one: make PYTHON=python3.12 setup")'
+	@$(PYTHON) -m venv $(VENV) || { echo "$(PYTHON) cannot make a virtual environment. On Debian and Ubuntu: apt install python3-venv"; exit 1; }
+	$(INSTALL) setuptools
+	$(INSTALL) -e '.[test,lint]'
+	@touch $@
+
+$(VENV)/.bench $(VENV)/.docs: $(VENV)/.installed
+	$(INSTALL) -e '.[$(subst .,,$(notdir $@))]'
+	@touch $@
+
+# The stamp is left only when the library is there, so that a compiler installed later is found by the next make.
+$(VENV)/.native: $(VENV)/.installed setup.py $(wildcard $(KERNELS)/*)
+	@rm -rf build src/remix/laplace/_native*
+	@echo "building the native kernels (half a minute)"
+	@$(BIN)/python setup.py -q build_ext --inplace
+	@if ls src/remix/laplace/_native* >/dev/null 2>&1; then touch $@; else \
+	  echo "NO NATIVE KERNELS: they could not be built (see above). REMIX works without them, slower."; \
+	  echo "To have them, install a C++17 compiler (Debian, Ubuntu: apt install g++; macOS: xcode-select --install) and run make again."; fi

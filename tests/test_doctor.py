@@ -1,0 +1,146 @@
+"""`remix` on the command line, and what `remix doctor` says about the kernels."""
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from remix import __version__, cli, doctor
+from remix.laplace import kernels, native_library
+
+
+@dataclass
+class Status:
+    path: str
+    reason: str
+    isa: str | None = None
+    library: str | None = None
+
+
+def printed(found: doctor.Examination) -> str:
+    out = StringIO()
+    doctor.show(found, Console(file=out, width=300))
+    return out.getvalue()
+
+
+@pytest.fixture
+def use_status(monkeypatch):
+    """Replaces what the Laplace core says of itself, and the library file that lies beside it."""
+    monkeypatch.delenv("REMIX_KERNELS", raising=False)
+
+    def replace(file=None, **fields):
+        monkeypatch.setattr(kernels, "status", lambda: Status(**fields))
+        monkeypatch.setattr(native_library, "find_library", lambda: file)
+
+    return replace
+
+
+def test_doctor_on_this_machine(capsys):
+    cli.main(["doctor", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert found["remix"] == __version__
+    assert found["broken"] is None
+    assert found["kernels"]["path"] in ("native", "torch", "reference")
+    assert found["kernels"]["reason"]
+    assert found["threads"]["torch"] >= 1
+    assert 0 < found["memory"]["available"] <= found["memory"]["total"]
+    assert set(found["devices"]) == {"cpu", "cuda", "mps"}
+    assert all(found["packages"].values())
+
+
+def test_table_names_the_kernels_and_the_reason(use_status):
+    use_status(path="native", reason="loaded, self-test passed", isa="avx2", library="/somewhere/_native.so")
+    text = printed(doctor.examine())
+    for expected in ("native", "self-test passed", "avx2", "/somewhere/_native.so", "threads", "memory", "torch"):
+        assert expected in text
+    assert "to do" not in text
+
+
+def test_without_compiler_says_what_to_install(use_status, monkeypatch):
+    use_status(path="torch", reason="not built")
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert "no C++ compiler was found" in printed(doctor.examine())
+
+
+def test_with_compiler_says_to_build(use_status, monkeypatch):
+    use_status(path="torch", reason="not built")
+    monkeypatch.setenv("CXX", sys.executable)
+    assert f"a compiler is here ({sys.executable})" in printed(doctor.examine())
+
+
+def test_forced_path_says_which_variable_to_unset(use_status, monkeypatch):
+    use_status(path="torch", reason="forced by REMIX_KERNELS", file="/somewhere/_native.so")
+    monkeypatch.setenv("REMIX_KERNELS", "torch")
+    assert "unset REMIX_KERNELS" in printed(doctor.examine())
+
+
+def test_failed_self_test_says_to_build_again(use_status):
+    use_status(path="torch", reason="self-test failed", file="/somewhere/_native.so")
+    text = printed(doctor.examine())
+    assert "self-test failed" in text
+    assert "build /somewhere/_native.so again" in text
+
+
+def test_core_that_does_not_load_is_reported_and_is_an_error(monkeypatch, capsys):
+    def fail():
+        raise OSError("libtorch.so: cannot open shared object file")
+
+    monkeypatch.setattr(kernels, "status", fail)
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["doctor"])
+    assert stop.value.code == 1
+    assert "libtorch.so" in capsys.readouterr().out
+
+
+def test_unknown_path_in_the_environment_is_reported(monkeypatch):
+    monkeypatch.setenv("REMIX_KERNELS", "fast")
+    found = doctor.examine()
+    assert "fast" in found.broken
+    assert "native, torch, reference" in printed(found)
+
+
+@pytest.mark.parametrize(("folder", "exists"), [("/no/such/folder", False), ("/", True)])
+def test_data_folder(monkeypatch, folder, exists):
+    monkeypatch.setenv("REMIX_DATA", folder)
+    found = doctor.examine()
+    assert asdict(found)["data"] == {"REMIX_DATA": folder, "exists": exists}
+    assert ("no such folder" in printed(found)) is not exists
+
+
+def test_help_and_version_do_not_import_torch():
+    code = (
+        "import sys; from remix import cli\n"
+        "try: cli.main(sys.argv[1:])\n"
+        "except SystemExit as stop: assert not stop.code\n"
+        "assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
+    )
+    for option, expected in (("--help", "doctor"), ("--version", __version__)):
+        run = subprocess.run([sys.executable, "-c", code, option], capture_output=True, text=True, check=True)
+        assert expected in run.stdout
+
+
+def test_no_arguments_shows_help(capsys):
+    with pytest.raises(SystemExit):
+        cli.main([])
+    assert "doctor" in capsys.readouterr().out
+
+
+def test_unknown_command_lists_what_exists(capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["docter"])
+    assert stop.value.code == 2
+    message = capsys.readouterr().err
+    assert "docter" in message
+    assert "doctor" in message
+
+
+def test_every_command_explains_itself(capsys):
+    for name, function in cli.COMMANDS.items():
+        assert function.__doc__
+        with pytest.raises(SystemExit):
+            cli.main([name, "--help"])
+        assert function.__doc__.splitlines()[0].split(",")[0] in capsys.readouterr().out

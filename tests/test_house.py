@@ -1,0 +1,109 @@
+"""The house rules of design: rooms use only the rooms before them, files stay short, nothing unsafe is loaded."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "remix"
+ROOMS = ("laplace", "data", "networks", "statistics", "inversion", "learning", "methods", "experiments", "cli")
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+OURS = sorted(
+    path
+    for folder in ("src", "tests", "examples", "benchmarks")
+    for suffix in ("*.py", "*.cpp", "*.h")
+    for path in (ROOT / folder).rglob(suffix)
+)
+
+
+def imported(path: Path) -> set[str]:
+    """Full names of the modules and names that a file imports, at any depth of it."""
+    names: set[str] = set()
+    here = ("remix", *path.relative_to(PACKAGE).with_suffix("").parts)
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(here[: -node.level]) + "." * bool(node.module) if node.level else ""
+            module = base + (node.module or "")
+            names |= {module} | {f"{module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def rooms_of(names: set[str]) -> set[str]:
+    """The rooms of the house among imported names."""
+    return {parts[1] for name in names if (parts := name.split("."))[0] == "remix" and parts[1:2]} & set(ROOMS)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_uses_only_the_rooms_before_it(room):
+    allowed = set(ROOMS[: ROOMS.index(room) + 1])
+    files = [PACKAGE / f"{room}.py"] if room == "cli" else sorted((PACKAGE / room).rglob("*.py"))
+    wrong = {str(file.relative_to(ROOT)): rooms_of(imported(file)) - allowed for file in files if file.exists()}
+    assert not {file: rooms for file, rooms in wrong.items() if rooms}
+
+
+def test_every_folder_of_the_package_is_a_room():
+    folders = {path.name for path in PACKAGE.iterdir() if path.is_dir() and list(path.glob("*.py"))}
+    assert folders <= set(ROOMS)
+
+
+def test_relative_imports_are_seen():
+    assert rooms_of({"remix.data.stream", "remix.doctor", "numpy"}) == {"data"}
+
+
+@pytest.mark.parametrize("name", ["torchvision", "timm", "open_clip", "pickle", "joblib"])
+def test_never_imported(name):
+    assert not [str(p.relative_to(ROOT)) for p in SOURCES if any(n.split(".")[0] == name for n in imported(p))]
+
+
+def test_nothing_is_unpickled():
+    unsafe = re.compile(r"torch\.load\(|allow_pickle\s*=\s*True|pickle\.loads?\(")
+    assert not [str(path.relative_to(ROOT)) for path in SOURCES if unsafe.search(path.read_text())]
+
+
+def test_no_device_is_hard_coded():
+    device = re.compile(r"\.cuda\(\)|\.to\([\"']cuda|device=[\"'](cuda|mps)")
+    assert not [str(path.relative_to(ROOT)) for path in SOURCES if device.search(path.read_text())]
+
+
+def test_files_are_short():
+    long = {str(path.relative_to(ROOT)): lines for path in OURS if (lines := path.read_text().count("\n")) > 400}
+    assert not long
+
+
+def test_every_requirement_is_pinned():
+    wanted = re.findall(r'"([A-Za-z0-9_.-]+)(?:\[[^]]*\])?>=', (ROOT / "pyproject.toml").read_text())
+    pinned = re.findall(r"^([A-Za-z0-9_.-]+)==", (ROOT / "constraints.txt").read_text(), re.M)
+    plain = {name.lower().replace("_", "-") for name in pinned}
+    assert "torch" in plain
+    assert not {name for name in wanted if name.lower().replace("_", "-") not in plain}
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [("CXX", "/bin/false"), ("CXX", "/no/such/compiler"), ("REMIX_NO_NATIVE", "1")]
+)
+def test_installs_without_a_compiler(tmp_path, setting, value):
+    """A wheel built without a working compiler is complete but for the native library."""
+    environment = os.environ | {setting: value} | ({"CC": value} if setting == "CXX" else {})
+    # Only what a build reads, so that objects built earlier in the work tree cannot help.
+    copy = tmp_path / "source"
+    copy.mkdir()
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        (copy / name).write_bytes((ROOT / name).read_bytes())
+    for path in (path for path in (ROOT / "src").rglob("*") if path.suffix in (".py", ".cpp", ".h", ".typed")):
+        target = copy / path.relative_to(ROOT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(path.read_bytes())
+    command = [sys.executable, "setup.py", "-q", "build", "--build-lib", str(tmp_path / "built")]
+    run = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    built = tmp_path / "built" / "remix"
+    assert (built / "cli.py").exists()
+    assert (built / "py.typed").exists()
+    assert not list(built.rglob("_native*"))

@@ -1,0 +1,50 @@
+"""What README.md, docs/ and examples/ promise: Python blocks and examples run, commands and files exist."""
+
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TEXT = {page.relative_to(ROOT).as_posix(): page.read_text() for page in PAGES}
+BLOCKS = [
+    pytest.param(block, id=f"{page}-{number}")
+    for page, text in TEXT.items()
+    for number, block in enumerate(re.findall(r"^```python\n(.*?)^```", text, re.M | re.S))
+]
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_python_block_runs(block, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block, "<block>", "exec"), {"__name__": "__main__"})
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+def test_example_runs(example, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [str(example), str(tmp_path)])
+    runpy.run_path(str(example), run_name="__main__")
+    assert list(tmp_path.iterdir())
+    assert str(tmp_path) in capsys.readouterr().out.replace("\n", "")
+
+
+@pytest.mark.parametrize("page", TEXT)
+def test_make_targets_exist(page):
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
+    named = set(re.findall(r"`make ([a-z]+)", TEXT[page])) | set(re.findall(r"^make ([a-z]+)", TEXT[page], re.M))
+    assert named <= targets
+
+
+@pytest.mark.parametrize("page", TEXT)
+def test_linked_files_exist(page):
+    links = re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", TEXT[page])
+    missing = [link for link in links if "://" not in link and not (ROOT / page).parent.joinpath(link).exists()]
+    assert not missing
+
+
+def test_the_readme_opens_with_the_two_commands():
+    first_screen = TEXT["README.md"].splitlines()[:25]
+    assert {"make demo", "make test"} <= {line.split("#")[0].strip() for line in first_screen}
