@@ -86,7 +86,7 @@ class Problem:
         return work
 
     def frobenius(self) -> Work:
-        from remix.laplace.fit.frobenius import frobenius_terms
+        from remix.laplace.fitting.frobenius import frobenius_terms
 
         by_feature = self.centred.t().contiguous()
         covariance = self.normal.covariance

@@ -5,8 +5,19 @@ linear time after one sort, for up to a million dimensions.
 """
 
 from remix.laplace import kl  # noqa: F401 (registers the divergences with torch.distributions)
+from remix.laplace.basis import Dct2
 from remix.laplace.covariance import LaplaceCovariance
-from remix.laplace.merge import merge
+from remix.laplace.fitting import FitReport, FrobeniusRecipe, fit, fit_covariance
+from remix.laplace.merging import merge
 from remix.laplace.normal import LaplaceNormal
 
-__all__ = ["LaplaceCovariance", "LaplaceNormal", "merge"]
+__all__ = [
+    "Dct2",
+    "FitReport",
+    "FrobeniusRecipe",
+    "LaplaceCovariance",
+    "LaplaceNormal",
+    "fit",
+    "fit_covariance",
+    "merge",
+]

@@ -15,7 +15,7 @@ from remix.laplace.validate import broadcast, check_rows, checks_possible, compu
 
 if TYPE_CHECKING:
     from remix.laplace.basis import Basis
-    from remix.laplace.fit.report import FitReport
+    from remix.laplace.fitting.report import FitReport
 
 __all__ = ["LaplaceNormal"]
 

@@ -9,4 +9,11 @@ struct ChainFactor {
   double *diag, *weight, *phi, *P, *C, *S, *G, *gam, *N, *f;
 };
 
+// The rows of the vectors (10, size) of a factorisation (factor.cpp), read only.
+inline ChainFactor chain_factor(const double* vectors, int64_t size) {
+  double* row = const_cast<double*>(vectors);
+  return {size,           row,            row + size,     row + 2 * size, row + 3 * size, row + 4 * size,
+          row + 5 * size, row + 6 * size, row + 7 * size, row + 8 * size, row + 9 * size};
+}
+
 }  // namespace remix

@@ -10,13 +10,13 @@ namespace chain {
 // tiles[t][k] = lanes t of unit order[k], for positions first..last.
 template <class T>
 void fit_gather(const T* u, int64_t stride, int64_t size, const int64_t* order, int64_t first, int64_t last, T* tiles) {
-  constexpr int lanes = Lanes<T>::count;
-  const int64_t count = stride / lanes;
+  constexpr int L = lanes<T>();
+  const int64_t count = stride / L;
   for (int64_t k = first; k < last; ++k) {
     const T* row = u + order[k] * stride;
     if (k + 8 < last)
-      for (int64_t t = 0; t < count; t += 4) __builtin_prefetch(u + order[k + 8] * stride + t * lanes);
-    for (int64_t t = 0; t < count; ++t) Line<T>::load(row + t * lanes).store(tiles + (t * size + k) * lanes);
+      for (int64_t t = 0; t < count; t += 4) __builtin_prefetch(u + order[k + 8] * stride + t * L);
+    for (int64_t t = 0; t < count; ++t) Line<T>::load(row + t * L).store(tiles + (t * size + k) * L);
   }
 }
 
@@ -28,8 +28,8 @@ void fit_forward(const T* tile, int64_t size, const void* forward, T* states, do
 template <class T>
 void fit_backward(const T* const* tiles, int64_t count, int64_t size, const void* forward, const void* backward,
                   const T* const* states, T* scratch, T* const sums[3]) {
-  chain_backward<T>(tiles, count, size, static_cast<const Forward<T>*>(forward),
-                    static_cast<const Backward<T>*>(backward), states, scratch, sums, nullptr);
+  chain_backward<T, false>(tiles, count, size, static_cast<const Forward<T>*>(forward),
+                           static_cast<const Backward<T>*>(backward), states, nullptr, scratch, sums, nullptr);
 }
 
 template <class T>
@@ -43,11 +43,11 @@ double fit_steps(const ChainFactor* factor, void* forward, void* backward) {
 template <class T>
 void fit_edges(const T* u, int64_t stride, const int32_t* from, const int32_t* to, int64_t first, int64_t last,
                double scale, float* out) {
-  constexpr int lanes = Lanes<T>::count;
+  constexpr int L = lanes<T>();
   for (int64_t e = first; e < last; ++e) {
     const T *a = u + from[e] * stride, *b = u + to[e] * stride;
     Line<T> sum = Line<T>::zero();
-    for (int64_t n = 0; n < stride; n += lanes) sum = sum + Line<T>::load(a + n) * Line<T>::load(b + n);
+    for (int64_t n = 0; n < stride; n += L) sum = sum + Line<T>::load(a + n) * Line<T>::load(b + n);
     out[e] = float(scale * double(sum.sum()));
   }
 }
@@ -87,10 +87,10 @@ void fit_largest(const T* row, int64_t size, int64_t count, int64_t* best) {
 template <class T, bool Down>
 REMIX_INLINE void frobenius_scan(const T* v, int64_t stride, int64_t size, const int64_t* order, const T* weight,
                                  const T* phi, int64_t rows, T* out, T* square) {
-  using V = typename Lanes<T>::Vector;
+  using V = typename Line<T>::vec;
   typedef T Loose __attribute__((vector_size(REMIX_VECTOR_BYTES), aligned(sizeof(T))));
   typedef int32_t Bits __attribute__((vector_size(REMIX_VECTOR_BYTES)));
-  constexpr int width = Lanes<T>::width;
+  constexpr int width = Line<T>::width;
   constexpr int most = 128 / width;
   V carried[most] = {};
   const int64_t whole = rows / width, rest = rows % width;

@@ -12,35 +12,35 @@ namespace chain {
 template <class T, int Lines>
 REMIX_INLINE void smoother_block(const T* u, int64_t stride, const int64_t* nodes, const T* x, int64_t size,
                                  const Forward<T>* forward, const Backward<T>* backward, T* kept, double* sums) {
-  constexpr int lanes = Lanes<T>::count;
+  constexpr int L = lanes<T>();
   Line<T> h[Lines], s[Lines];
   for (int b = 0; b < Lines; ++b) h[b] = s[b] = Line<T>::zero();
   for (int64_t k = 0; k < size; ++k) {
     const T* row = u + nodes[k] * stride;
-    T* const out = kept + k * 2 * Lines * lanes;
+    T* const out = kept + k * 2 * Lines * L;
     for (int b = 0; b < Lines; ++b) {
-      const Line<T> value = Line<T>::load(row + b * lanes);
-      h[b].store(out + 2 * b * lanes);
-      (forward[k].inverse * (value - forward[k].weight * h[b])).store(out + (2 * b + 1) * lanes);
+      const Line<T> value = Line<T>::load(row + b * L);
+      h[b].store(out + 2 * b * L);
+      (forward[k].inverse * (value - forward[k].weight * h[b])).store(out + (2 * b + 1) * L);
       h[b] = forward[k].gain * value + forward[k].decay * h[b];
     }
   }
   {
     Line<T> xh = Line<T>::zero(), hh = Line<T>::zero();
     for (int b = 0; b < Lines; ++b) {
-      xh = xh + Line<T>::load(x + b * lanes) * h[b];
+      xh = xh + Line<T>::load(x + b * L) * h[b];
       hh = hh + h[b] * h[b];
     }
     sums[size * 5] += double(xh.sum());
     sums[size * 5 + 2] += double(hh.sum());
   }
   for (int64_t k = size - 1; k >= 0; --k) {
-    const T* const in = kept + k * 2 * Lines * lanes;
+    const T* const in = kept + k * 2 * Lines * L;
     Line<T> xh = Line<T>::zero(), xr = xh, hh = xh, hr = xh, rr = xh;
     for (int b = 0; b < Lines; ++b) {
-      const Line<T> state = Line<T>::load(in + 2 * b * lanes);
-      const Line<T> own = Line<T>::load(x + b * lanes);
-      const Line<T> rho = backward[k].weight * Line<T>::load(in + (2 * b + 1) * lanes) + backward[k].gam * s[b];
+      const Line<T> state = Line<T>::load(in + 2 * b * L);
+      const Line<T> own = Line<T>::load(x + b * L);
+      const Line<T> rho = backward[k].weight * Line<T>::load(in + (2 * b + 1) * L) + backward[k].gam * s[b];
       xh = xh + own * state;
       xr = xr + own * rho;
       hh = hh + state * state;
@@ -61,7 +61,7 @@ REMIX_INLINE void smoother_block(const T* u, int64_t stride, const int64_t* node
 template <class T>
 void smoother_sums(const T* u, int64_t stride, const int64_t* nodes, const T* x, const ChainFactor* factor, double end,
                    void* forward_steps, void* backward_steps, T* kept, double* sums) {
-  constexpr int64_t lanes = Lanes<T>::count;
+  constexpr int64_t L = lanes<T>();
   Forward<T>* const forward = static_cast<Forward<T>*>(forward_steps);
   Backward<T>* const backward = static_cast<Backward<T>*>(backward_steps);
   const int64_t size = factor->size;
@@ -71,9 +71,9 @@ void smoother_sums(const T* u, int64_t stride, const int64_t* nodes, const T* x,
   forward[size - 1].gain = T(end * factor->G[size - 1]);
   for (int64_t k = 0; k < 5 * (size + 1); ++k) sums[k] = 0;
   int64_t n = 0;
-  for (; n + 4 * lanes <= stride; n += 4 * lanes)
+  for (; n + 4 * L <= stride; n += 4 * L)
     smoother_block<T, 4>(u + n, stride, nodes, x + n, size, forward, backward, kept, sums);
-  for (; n < stride; n += lanes)
+  for (; n < stride; n += L)
     smoother_block<T, 1>(u + n, stride, nodes, x + n, size, forward, backward, kept, sums);
 }
 

@@ -1,4 +1,6 @@
 // A cache line of values in registers, one value per row of a tile. Included once per instruction set.
+#pragma once
+#include "isa.h"
 #if REMIX_VECTOR_BYTES >= 32
 #include <immintrin.h>
 #endif
@@ -55,19 +57,27 @@ struct Line {
     for (int i = 1; i < parts; ++i) all += part[i];
     return all;
   }
+  REMIX_INLINE T sum() const;
 };
+
+// Of the lanes of a folded line, always in the same order.
+template <class T>
+REMIX_INLINE T sum_lanes(typename Line<T>::vec folded) {
+  T lane[Line<T>::width];
+  __builtin_memcpy(lane, &folded, sizeof lane);
+  for (int half = Line<T>::width / 2; half; half /= 2)
+    for (int n = 0; n < half; ++n) lane[n] += lane[n + half];
+  return lane[0];
+}
+template <class T>
+REMIX_INLINE T Line<T>::sum() const {
+  return sum_lanes<T>(folded());
+}
 
 // out[k] = sum of the lanes of the k-th of `count` folded lines, always in the same order.
 template <class T>
 REMIX_INLINE void sum_folded(const typename Line<T>::vec* from, int64_t count, T* out) {
-  constexpr int width = Line<T>::width;
-  for (int64_t k = 0; k < count; ++k) {
-    T lane[width];
-    __builtin_memcpy(lane, from + k, sizeof lane);
-    for (int half = width / 2; half; half /= 2)
-      for (int n = 0; n < half; ++n) lane[n] += lane[n + half];
-    out[k] = lane[0];
-  }
+  for (int64_t k = 0; k < count; ++k) out[k] = sum_lanes<T>(from[k]);
 }
 
 #if REMIX_VECTOR_BYTES == 32

@@ -1,6 +1,6 @@
 import numpy as np
 
-from remix.laplace.fit.optimise import minimise
+from remix.laplace.fitting.optimise import minimise
 
 
 def test_quadratic_with_very_different_curvatures():

@@ -9,8 +9,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from remix.laplace.fit.library import call, library, threads
-from remix.laplace.fit.prepare import Standardised
+from remix.laplace.fitting.library import call, library, threads
+from remix.laplace.fitting.prepare import Standardised
 
 __all__ = ["Edges", "all_pairs", "correlations", "frequency_edges", "likely_nearest", "map_edges", "nearest"]
 

@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 
 from remix.laplace import kernels
 from remix.laplace.basis import Dct2
-from remix.laplace.fit import FrobeniusRecipe, fit, fit_covariance
+from remix.laplace.fitting import FrobeniusRecipe, fit, fit_covariance
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,18 @@ import pytest
 import torch
 
 from remix.laplace import kernels
-from remix.laplace.fit import edges as edges_module
-from remix.laplace.fit.edges import Edges, all_pairs, correlations, frequency_edges, likely_nearest, map_edges, nearest
-from remix.laplace.fit.path import chain_start, greedy_path, one_factor_start
-from remix.laplace.fit.prepare import Rows, standardise
+from remix.laplace.fitting import edges as edges_module
+from remix.laplace.fitting.edges import (
+    Edges,
+    all_pairs,
+    correlations,
+    frequency_edges,
+    likely_nearest,
+    map_edges,
+    nearest,
+)
+from remix.laplace.fitting.path import chain_start, greedy_path, one_factor_start
+from remix.laplace.fitting.prepare import Rows, standardise
 
 
 def test_correlations_are_those_of_numpy(path, standard):

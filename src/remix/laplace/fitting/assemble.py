@@ -11,9 +11,9 @@ from torch import Tensor
 
 from remix.laplace.basis import Dct2
 from remix.laplace.covariance import LaplaceCovariance
-from remix.laplace.fit.frobenius import frobenius_error
-from remix.laplace.fit.likelihood import SMALLEST_PHI, Chain
-from remix.laplace.fit.prepare import Rows, Standardised, multiply_rows
+from remix.laplace.fitting.frobenius import frobenius_error
+from remix.laplace.fitting.likelihood import SMALLEST_PHI, Chain
+from remix.laplace.fitting.prepare import Rows, Standardised, multiply_rows
 from remix.laplace.normal import LaplaceNormal
 
 __all__ = ["LOG_2PI", "Clock", "covariance_of", "distribution", "sample_error"]

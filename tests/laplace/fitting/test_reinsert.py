@@ -2,9 +2,9 @@ import pytest
 import torch
 
 from remix.laplace import kernels
-from remix.laplace.fit.likelihood import Chain, ChainData
-from remix.laplace.fit.path import chain_start
-from remix.laplace.fit.reinsert import reinsert
+from remix.laplace.fitting.likelihood import Chain, ChainData
+from remix.laplace.fitting.path import chain_start
+from remix.laplace.fitting.reinsert import reinsert
 
 DOUBLE = torch.float64
 

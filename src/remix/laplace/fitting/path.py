@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from remix.laplace.fit.edges import Edges, correlations
-from remix.laplace.fit.library import library, pointer, single_thread
-from remix.laplace.fit.likelihood import Chain
-from remix.laplace.fit.prepare import Standardised
+from remix.laplace.fitting.edges import Edges, correlations
+from remix.laplace.fitting.library import library, pointer, single_thread
+from remix.laplace.fitting.likelihood import Chain
+from remix.laplace.fitting.prepare import Standardised
 
 __all__ = ["chain_start", "greedy_path", "one_factor_start"]
 

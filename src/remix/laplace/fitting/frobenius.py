@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from remix.laplace.fit.library import call, library, threads
+from remix.laplace.fitting.library import call, library, threads
 
 __all__ = ["FrobeniusRecipe", "descend", "frobenius_error", "frobenius_terms"]
 

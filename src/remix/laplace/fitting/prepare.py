@@ -13,7 +13,7 @@ from scipy.special import digamma, polygamma
 from torch import Tensor
 
 from remix.laplace.basis import Dct2
-from remix.laplace.fit.library import single_thread
+from remix.laplace.fitting.library import single_thread
 
 __all__ = [
     "Data",

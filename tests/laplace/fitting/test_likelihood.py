@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from remix.laplace import kernels, reference
-from remix.laplace.fit.likelihood import Chain, ChainData, maximise
-from remix.laplace.fit.path import chain_start
+from remix.laplace.fitting.likelihood import Chain, ChainData, maximise
+from remix.laplace.fitting.path import chain_start
 
 
 def _chain(size: int, seed: int = 3) -> Chain:

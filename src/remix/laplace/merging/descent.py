@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from remix.laplace.covariance import LaplaceCovariance
-from remix.laplace.mixture import Mixture, Model
+from remix.laplace.merging.mixture import Mixture, Model
 
 __all__ = ["descend", "descend_on_draws", "shrink_on_draws", "to_covariance"]
 

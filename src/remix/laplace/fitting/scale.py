@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from remix.laplace.fit.likelihood import Chain, ChainData
-from remix.laplace.fit.prepare import Standardised
+from remix.laplace.fitting.likelihood import Chain, ChainData
+from remix.laplace.fitting.prepare import Standardised
 
 __all__ = ["SCALES", "Choice", "choose_scale"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from remix.laplace.fit.library import call, library
-from remix.laplace.fit.likelihood import Chain, factorise
-from remix.laplace.fit.prepare import Standardised
+from remix.laplace.fitting.library import call, library
+from remix.laplace.fitting.likelihood import Chain, factorise
+from remix.laplace.fitting.prepare import Standardised
 
 __all__ = ["reinsert"]
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from remix.laplace import LaplaceCovariance, LaplaceNormal, kernels
-from remix.laplace.fit.prepare import Rows, Standardised, standardise
+from remix.laplace.fitting.prepare import Rows, Standardised, standardise
 
 
 @pytest.fixture(params=["native", "torch"])

@@ -10,9 +10,9 @@ import torch
 
 from remix.laplace.covariance import LaplaceCovariance
 from remix.laplace.inner import check_alike
-from remix.laplace.merge_descent import SCALES, descend, descend_on_draws, shrink_on_draws, to_covariance
-from remix.laplace.merge_starts import component_start, greedy_start
-from remix.laplace.mixture import Mixture, Model, mixture
+from remix.laplace.merging.descent import SCALES, descend, descend_on_draws, shrink_on_draws, to_covariance
+from remix.laplace.merging.mixture import Mixture, Model, mixture
+from remix.laplace.merging.starts import component_start, greedy_start
 from remix.laplace.normal import LaplaceNormal
 
 __all__ = ["merge"]

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import torch
 
-from remix.laplace.fit.edges import Edges, all_pairs, frequency_edges, likely_nearest, map_edges, nearest
-from remix.laplace.fit.library import library
-from remix.laplace.fit.likelihood import Chain, ChainData, maximise
-from remix.laplace.fit.path import chain_start, greedy_path, one_factor_start
-from remix.laplace.fit.prepare import Standardised, pseudo_rows
-from remix.laplace.fit.reinsert import reinsert
+from remix.laplace.fitting.edges import Edges, all_pairs, frequency_edges, likely_nearest, map_edges, nearest
+from remix.laplace.fitting.library import library
+from remix.laplace.fitting.likelihood import Chain, ChainData, maximise
+from remix.laplace.fitting.path import chain_start, greedy_path, one_factor_start
+from remix.laplace.fitting.prepare import Standardised, pseudo_rows
+from remix.laplace.fitting.reinsert import reinsert
 
 __all__ = ["Found", "search"]
 

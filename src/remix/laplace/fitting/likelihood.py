@@ -10,9 +10,9 @@ import torch
 from scipy.special import expit, logit
 from torch import Tensor
 
-from remix.laplace.fit.library import call, library, threads
-from remix.laplace.fit.optimise import Vector, minimise
-from remix.laplace.fit.prepare import Standardised
+from remix.laplace.fitting.library import call, library, threads
+from remix.laplace.fitting.optimise import Vector, minimise
+from remix.laplace.fitting.prepare import Standardised
 
 __all__ = ["SMALLEST_PHI", "Chain", "ChainData", "factorise", "maximise"]
 

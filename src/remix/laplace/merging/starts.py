@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from remix.laplace.mixture import Component, Mixture, Model
+from remix.laplace.fitting.edges import Edges
+from remix.laplace.fitting.path import greedy_path
+from remix.laplace.merging.mixture import Component, Mixture, Model
 
 __all__ = ["component_start", "greedy_start"]
 
@@ -29,7 +31,8 @@ def greedy_start(target: Mixture) -> Model:
     model is r_i r_j phi, and r_i^2 is the part of the variance that the components' own weights carry.
     """
     i, j = _candidate_edges(target)
-    order = _greedy_path(len(target.mean), i, j, target.correlation(i, j))
+    edges = Edges(*(v.cpu() for v in (i.int(), j.int(), target.correlation(i, j).float())))
+    order = greedy_path(edges, len(target.mean)).to(i.device)
     near = target.correlation(order[:-1], order[1:])
     sign = torch.ones(len(order), dtype=torch.float64, device=order.device)
     sign[1:] = torch.where(near < 0, -1.0, 1.0).cumprod(0)
@@ -53,33 +56,3 @@ def _candidate_edges(target: Mixture) -> tuple[Tensor, Tensor]:
             keys.append(torch.minimum(i, j) * size + torch.maximum(i, j))
     key = torch.unique(torch.cat(keys))
     return key // size, key % size
-
-
-def _greedy_path(size: int, i: Tensor, j: Tensor, strength: Tensor) -> Tensor:
-    """An order (size,) of all nodes; fragments that no edge joins follow each other."""
-    parent = list(range(size))
-    sides: list[list[int]] = [[] for _ in range(size)]
-
-    def root(node: int) -> int:
-        while parent[node] != node:
-            parent[node] = parent[parent[node]]
-            node = parent[node]
-        return node
-
-    ranked = torch.argsort(strength.abs(), descending=True, stable=True)
-    for a, b in zip(i[ranked].tolist(), j[ranked].tolist(), strict=True):
-        if len(sides[a]) < 2 and len(sides[b]) < 2:
-            root_a, root_b = root(a), root(b)
-            if root_a != root_b:
-                parent[root_a] = root_b
-                sides[a].append(b)
-                sides[b].append(a)
-    order: list[int] = []
-    seen = [False] * size
-    for end in range(size):
-        node: int | None = end if len(sides[end]) < 2 and not seen[end] else None
-        while node is not None:
-            seen[node] = True
-            order.append(node)
-            node = next((other for other in sides[node] if not seen[other]), None)
-    return torch.tensor(order, dtype=torch.int64, device=i.device)

@@ -4,7 +4,7 @@ import torch
 
 from remix.laplace import kernels
 from remix.laplace.basis import Dct2
-from remix.laplace.fit.prepare import (
+from remix.laplace.fitting.prepare import (
     Rows,
     apply,
     diagonal_log_likelihood,

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from remix.laplace import kernels, reference
-from remix.laplace.fit.frobenius import FrobeniusRecipe, descend, frobenius_error, frobenius_terms
+from remix.laplace.fitting.frobenius import FrobeniusRecipe, descend, frobenius_error, frobenius_terms
 
 
 def _problem(size, rows, dtype=torch.float64, ties=False):

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from remix.laplace.basis import Dct2
 from remix.laplace.covariance import LaplaceCovariance
-from remix.laplace.fit.assemble import LOG_2PI, Clock, distribution, sample_error
-from remix.laplace.fit.frobenius import FrobeniusRecipe, descend, frobenius_error
-from remix.laplace.fit.likelihood import ChainData
-from remix.laplace.fit.prepare import (
+from remix.laplace.fitting.assemble import LOG_2PI, Clock, distribution, sample_error
+from remix.laplace.fitting.frobenius import FrobeniusRecipe, descend, frobenius_error
+from remix.laplace.fitting.likelihood import ChainData
+from remix.laplace.fitting.prepare import (
     Data,
     Layout,
     Rows,
@@ -24,9 +24,9 @@ from remix.laplace.fit.prepare import (
     from_covariance,
     standardise,
 )
-from remix.laplace.fit.report import FitReport
-from remix.laplace.fit.scale import choose_scale
-from remix.laplace.fit.search import Found, search
+from remix.laplace.fitting.report import FitReport
+from remix.laplace.fitting.scale import choose_scale
+from remix.laplace.fitting.search import Found, search
 from remix.laplace.normal import LaplaceNormal
 
 __all__ = ["fit", "fit_covariance"]

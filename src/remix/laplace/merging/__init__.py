@@ -1,0 +1,5 @@
+"""One Laplace normal for a weighted mixture of several."""
+
+from remix.laplace.merging.api import merge
+
+__all__ = ["merge"]
