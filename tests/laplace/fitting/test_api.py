@@ -44,6 +44,14 @@ def test_recovers_a_laplace_model(path, model):
     torch.testing.assert_close(normal.mean, x.mean(0))
 
 
+def test_auto_never_trades_the_pixel_diagonal_for_a_worse_basis(digits):
+    """Digits live at fixed places of the image: there the DCT loses even to the diagonal of the pixels."""
+    normal = fit(digits[:600], layout=(1, 8, 8))
+    assert normal.basis is None
+    assert normal.report.train_gain > 0.1
+    assert fit(digits[:600], layout=(1, 8, 8), transform="dct").basis is not None
+
+
 def test_digits_beat_the_diagonal_where_the_paper_does_not(digits):
     train, held = digits[:1200], digits[1200:]
     ours, published = fit(train), fit(train, "frobenius")

@@ -62,8 +62,8 @@ def fit(
         objective: "likelihood" or "frobenius".
         layout: (channels, height, width) of the feature map that was flattened into D, if it was one.
         transform: "dct" puts an orthonormal 2-D DCT over (height, width) in front (needs ``layout``); None does not;
-            "auto" does where ``layout`` is given with height and width of 8 or more (better on every map measured),
-            and never for the Frobenius objective.
+            "auto" does where ``layout`` is given with height and width of 8 or more (better on every feature map
+            measured) unless the fit without it is better, and never for the Frobenius objective.
         generator: source of all randomness (a CPU generator); without one the fit still is deterministic.
         thorough: more sweeps and steps.
         recipe: settings of the Frobenius objective.
@@ -84,7 +84,21 @@ def fit(
     basis = _basis(objective, layout, transform, source.dim)
     seeds = generator or torch.Generator().manual_seed(0)
     job = _Job(source, basis, layout, thorough, seeds, Clock(progress))
-    return job.frobenius(recipe or FrobeniusRecipe()) if objective == "frobenius" else job.likelihood()
+    if objective == "frobenius":
+        return job.frobenius(recipe or FrobeniusRecipe())
+    normal = job.likelihood()
+    if basis is None or transform == "dct" or _gain(normal) > _CLEAR_GAIN:
+        return normal
+    # The diagonal in frequencies is not the diagonal in pixels: without a clear gain over that one, see what is better.
+    plain = _Job(source, None, layout, thorough, seeds, Clock(progress)).likelihood()
+    return normal if _gain(normal) > _gain(plain) else plain
+
+
+def _gain(normal: LaplaceNormal) -> float:
+    """Nats per dimension over the diagonal in the original basis; on validation rows where there were any."""
+    report = normal.report
+    assert report is not None
+    return report.train_gain if report.validation_gain is None else report.validation_gain
 
 
 def _basis(objective: str, layout: Layout | None, transform: str | None, dim: int) -> Dct2 | None:
