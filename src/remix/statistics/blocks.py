@@ -1,0 +1,48 @@
+"""Points at the seams of a backbone's blocks."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from remix.networks import Backbone
+from remix.statistics.taps import Point
+
+__all__ = ["block_input_points", "feature_point"]
+
+
+def block_input_points(backbone: Backbone) -> dict[str, Point]:
+    """By block name, where to measure what the block receives; the first block, which receives images, is left out.
+
+    Layer-wise inversion starts a block's input from these statistics and holds it to them. They are those of the
+    residual stream itself: the scale and shift of the last BatchNorm before it describe only one branch of the sum.
+
+    Raises:
+        ValueError: if a block's module is not part of the backbone, so that it cannot be watched.
+
+    """
+    names = _module_names(backbone)
+    return {
+        block.name: Point(_name(names, block.module, block.name, first=True), "input")
+        for block in backbone.blocks()[1:]
+    }
+
+
+def feature_point(backbone: Backbone) -> Point:
+    """Where to capture the feature map: the output of the last block."""
+    block = backbone.blocks()[-1]
+    return Point(_name(_module_names(backbone), block.module, block.name, first=False), "output")
+
+
+def _module_names(backbone: Backbone) -> dict[int, str]:
+    if not isinstance(backbone, nn.Module):
+        raise TypeError(f"a backbone must be an nn.Module, got {type(backbone).__name__}")
+    return {id(module): name for name, module in backbone.named_modules()}
+
+
+def _name(names: dict[int, str], module: nn.Module, block: str, first: bool) -> str:
+    """The path of a block's module; a block made of several modules is watched at its first or last one."""
+    while id(module) not in names and isinstance(module, nn.Sequential) and len(module):
+        module = module[0 if first else -1]
+    if id(module) not in names:
+        raise ValueError(f"block {block!r} is not among the backbone's modules, so its tensors cannot be captured")
+    return names[id(module)]

@@ -1,0 +1,53 @@
+"""Care of measured variances and covariances: channels that never vary, covariances of few images."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["positive_covariance", "positive_variance", "shrunk_covariance"]
+
+# A variance this small beside the layer's mean variance is what rounding leaves of a constant.
+_CONSTANT = 1e-12
+
+
+def positive_variance(variance: Tensor, images: int) -> Tensor:
+    """Variances (D,) in which a channel that never varied is given a small one.
+
+    It counts as if in one more image it had varied like an average channel: mean variance / (images + 1). All others
+    are left exactly as they are.
+
+    Raises:
+        ValueError: if no channel varies.
+
+    """
+    average = variance.mean()
+    if not bool(average > 0):
+        raise ValueError("nothing varies, so there is no variance to remember: measure at least two different images")
+    return torch.where(variance <= _CONSTANT * average, average / (images + 1), variance)
+
+
+def positive_covariance(covariance: Tensor, variance: Tensor) -> Tensor:
+    """The covariance (D, D) with the diagonal ``variance`` of `positive_variance`; constants are uncorrelated."""
+    changed = variance != covariance.diagonal()
+    kept = covariance.masked_fill(changed[:, None] | changed, 0.0)
+    return kept + torch.diag(torch.where(changed, variance, 0.0))
+
+
+def shrunk_covariance(covariance: Tensor, images: int) -> Tensor:
+    """The covariance (D, D) with its correlations multiplied by 1 - rho, its diagonal kept, positive definite.
+
+    rho is the oracle approximating shrinkage of Chen, Wiesel, Eldar and Hero (2010) of the correlation matrix, with as
+    many samples as images: positions of one image are far from independent. Computed in float64.
+    """
+    matrix = covariance.double()
+    scale = matrix.diagonal().sqrt()
+    correlation = matrix / (scale[:, None] * scale)
+    dim = len(matrix)
+    square = float(correlation.square().sum())
+    slack = (images + 1 - 2 / dim) * (square - dim)
+    needed = (1 - 2 / dim) * square + dim**2
+    # Never 0: a covariance of rank below D stays invertible in float32.
+    rho = 1.0 if slack <= needed else max(needed / slack, 1e-4)
+    shrunk = (1 - rho) * matrix + rho * torch.diag(matrix.diagonal())
+    return shrunk.to(covariance.dtype)

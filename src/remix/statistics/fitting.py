@@ -1,0 +1,40 @@
+"""Laplace normals of measured layers: which fit is used for what was kept."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from remix.laplace import LaplaceNormal
+from remix.laplace.fit import fit, fit_covariance
+from remix.statistics.normals import move_normal, with_moments
+
+__all__ = ["fit_moments", "fit_rows"]
+
+
+def fit_moments(mean: Tensor, covariance: Tensor, images: int, dtype: torch.dtype) -> LaplaceNormal:
+    """Fit a Laplace normal to a mean (D,) and a covariance (D, D), with exactly its variances.
+
+    Args:
+        mean: (D,).
+        covariance: (D, D) with positive variances.
+        images: how many images it was measured on.
+        dtype: of the result; the fit itself is float64.
+
+    """
+    normal = fit_covariance(covariance.double(), mean.double(), samples=max(images, 1))
+    return move_normal(normal, mean.device, dtype)
+
+
+def fit_rows(
+    rows: Tensor, layout: tuple[int, int, int] | None, mean: Tensor, variance: Tensor, seen: int
+) -> LaplaceNormal:
+    """Fit a Laplace normal to kept rows (n, D), in the DCT basis where a map is large enough for it.
+
+    Where the rows are only a part of the ``seen`` ones, mean and variances are those of all of them (in the DCT basis
+    only the mean: the variances there are per frequency).
+    """
+    normal = fit(rows, layout=layout)
+    if seen <= len(rows):
+        return normal
+    return with_moments(normal, mean, None if normal.basis is not None else variance)

@@ -1,0 +1,171 @@
+"""Measuring layer statistics in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from remix.laplace import LaplaceNormal
+from remix.statistics.dense import positive_covariance, positive_variance
+from remix.statistics.fitting import fit_moments, fit_rows
+from remix.statistics.layers import Kind, LayerStatistics
+from remix.statistics.measure import Batch, run_meters
+from remix.statistics.moments import RunningMoments
+from remix.statistics.reservoir import Reservoir
+from remix.statistics.taps import Point
+from remix.statistics.views import View, as_view
+
+__all__ = ["LayerMeter", "measure_layers"]
+
+COVARIANCE_LIMIT = 1024  # coordinates up to which the full covariance is accumulated
+_KEPT_ROWS = 1000
+_KEPT_NUMBERS = 1 << 26  # bound of a layer's reservoir: 256 MiB in float32
+
+
+def measure_layers(
+    network: nn.Module,
+    batches: Iterable[Batch],
+    points: Sequence[str | Point],
+    view: str | View = "channels",
+    kinds: Sequence[Kind] = ("laplace",),
+    *,
+    rows: int | None = None,
+    seed: int = 0,
+) -> dict[str, LayerStatistics]:
+    """Measure the statistics of several layers in one pass over un-augmented data.
+
+    To measure several views, block inputs and class Gaussians in the same pass, make the meters and use `run_meters`.
+
+    Args:
+        network: a backbone or any module that takes images.
+        batches: images (N, C, H, W), or pairs of images and labels.
+        points: places such as ``"stage_1.0.bn1:input"``; see `batchnorm_points` and `block_input_points`.
+        view: how an activation becomes rows.
+        kinds: covariances to keep besides the variances: "laplace", "dense", both or none.
+        rows: most rows kept in memory for fitting maps and views of more than 1,024 coordinates; by default 1,000, or
+            as many as 256 MiB hold.
+        seed: of the choice of those rows.
+
+    Returns:
+        statistics by key (``"stage_1.0.bn1:input:channels"``), in the order of ``points``.
+
+    Raises:
+        ValueError: see `run_meters`; and for an unknown kind or view, an activation the view cannot read, a layer in
+            which nothing varies (such as the map of a single image), or "dense" with more than 1,024 coordinates.
+
+    """
+    meter = LayerMeter(points, view, kinds, rows=rows, seed=seed)
+    run_meters(network, batches, [meter])
+    return meter.statistics()
+
+
+class LayerMeter:
+    """A meter of layer statistics; arguments as in `measure_layers`."""
+
+    def __init__(
+        self,
+        points: Sequence[str | Point],
+        view: str | View = "channels",
+        kinds: Sequence[Kind] = ("laplace",),
+        *,
+        rows: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        for kind in kinds:
+            if kind not in ("diagonal", "laplace", "dense"):
+                raise ValueError(f"unknown kind of covariance {kind!r}; there are: diagonal, laplace, dense")
+        if rows is not None and rows < 2:
+            raise ValueError(f"rows must be at least 2, got {rows}")
+        self.points = [Point.parse(point) for point in points]
+        self.view = as_view(view)
+        self._kinds, self._rows, self._seed = frozenset(kinds), rows, seed
+        self._gauges: dict[Point, _Gauge] = {}
+
+    def update(self, captured: Mapping[Point, Tensor], labels: Tensor | None = None) -> None:
+        """Take in one batch of activations."""
+        for point, activation in captured.items():
+            shape = tuple(activation.shape[1:])
+            if point not in self._gauges:
+                self._gauges[point] = self._gauge(point, activation)
+            gauge = self._gauges[point]
+            if self.view.dim(shape) != gauge.moments.dim:
+                raise ValueError(f"activations at '{point}' changed their shape from {gauge.shape} to {shape}")
+            gauge.update(self.view.rows(activation), len(activation))
+
+    def _gauge(self, point: Point, activation: Tensor) -> _Gauge:
+        shape = tuple(activation.shape[1:])
+        try:
+            dim = self.view.dim(shape)
+        except ValueError as error:
+            raise ValueError(f"'{point}': {error}") from error
+        small = dim <= COVARIANCE_LIMIT
+        if "dense" in self._kinds and not small:
+            raise ValueError(
+                f"a dense covariance at '{point}' would have {dim} x {dim} entries; the limit is {COVARIANCE_LIMIT} "
+                "coordinates: use kind 'laplace' there"
+            )
+        laplace = "laplace" in self._kinds
+        # Maps are fitted to rows even where they are small: there the fit uses their layout and validates on rows.
+        by_rows = laplace and (not small or self.view.layout(shape) is not None)
+        count = self._rows or max(2, min(_KEPT_ROWS, _KEPT_NUMBERS // dim))
+        moments = RunningMoments(dim, "dense" in self._kinds or (laplace and not by_rows), activation.device)
+        return _Gauge(shape, activation.dtype, moments, Reservoir(count, dim, self._seed) if by_rows else None)
+
+    def statistics(self) -> dict[str, LayerStatistics]:
+        """The statistics of what was seen so far, by key.
+
+        Raises:
+            ValueError: if nothing was seen, or nothing varies at a point.
+
+        """
+        statistics = {}
+        for point in self.points:
+            if point not in self._gauges:
+                raise ValueError(f"nothing was measured at '{point}'")
+            try:
+                layer = self._statistics(point, self._gauges[point])
+            except ValueError as error:
+                raise ValueError(f"statistics at '{point}': {error}") from error
+            statistics[layer.key] = layer
+        return statistics
+
+    def _statistics(self, point: Point, gauge: _Gauge) -> LayerStatistics:
+        moments = gauge.moments
+        variance = positive_variance(moments.variance(), gauge.images)
+        covariance = positive_covariance(moments.covariance(), variance) if moments.has_covariance else None
+        normal: LaplaceNormal | None = None
+        if gauge.reservoir is not None:
+            rows, layout = gauge.reservoir.rows(), self.view.layout(gauge.shape)
+            normal = fit_rows(rows, layout, moments.mean, variance, gauge.reservoir.seen)
+        elif "laplace" in self._kinds and covariance is not None:
+            normal = fit_moments(moments.mean, covariance, gauge.images, gauge.dtype)
+        keep = "dense" in self._kinds and covariance is not None
+        return LayerStatistics(
+            point,
+            self.view,
+            gauge.shape,
+            gauge.images,
+            moments.mean.to(gauge.dtype),
+            variance.to(gauge.dtype),
+            normal,
+            covariance.to(gauge.dtype) if keep and covariance is not None else None,
+        )
+
+
+class _Gauge:
+    """Accumulators of one point."""
+
+    def __init__(
+        self, shape: tuple[int, ...], dtype: torch.dtype, moments: RunningMoments, reservoir: Reservoir | None
+    ) -> None:
+        self.shape, self.moments, self.reservoir = shape, moments, reservoir
+        self.dtype = torch.float64 if dtype == torch.float64 else torch.float32
+        self.images = 0
+
+    def update(self, rows: Tensor, images: int) -> None:
+        self.moments.update(rows)
+        if self.reservoir is not None:
+            self.reservoir.update(rows)
+        self.images += images

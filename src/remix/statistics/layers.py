@@ -1,0 +1,130 @@
+"""What is remembered of the activations at one place of a network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, Independent, MultivariateNormal, Normal
+
+from remix.laplace import LaplaceNormal
+from remix.statistics.dense import shrunk_covariance
+from remix.statistics.normals import move_normal, with_moments
+from remix.statistics.taps import Point
+from remix.statistics.views import View
+
+__all__ = ["Kind", "LayerStatistics"]
+
+Kind = Literal["diagonal", "laplace", "dense"]
+
+
+@dataclass(frozen=True, eq=False)
+class LayerStatistics:
+    """Mean, variances and, if measured, covariances of the activations at one point, read through one view.
+
+    Attributes:
+        point: where.
+        view: how activations become rows of D coordinates.
+        shape: of one activation, without the batch axis.
+        images: images measured; 0 where the numbers are a network's own running averages.
+        mean: (D,).
+        variance: (D,), positive.
+        normal: the Laplace normal, or None.
+        covariance: (D, D) as measured, not shrunk, or None.
+
+    Raises:
+        ValueError: if shapes disagree, numbers are not finite, or a variance is not positive.
+
+    """
+
+    point: Point
+    view: View
+    shape: tuple[int, ...]
+    images: int
+    mean: Tensor
+    variance: Tensor
+    normal: LaplaceNormal | None = None
+    covariance: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        dim = self.view.dim(self.shape)
+        expected = {"mean": (dim,), "variance": (dim,), "covariance": (dim, dim)}
+        for name, shape in expected.items():
+            value = getattr(self, name)
+            if value is None and name == "covariance":
+                continue
+            if not isinstance(value, Tensor) or not value.is_floating_point() or value.shape != shape:
+                raise ValueError(f"{name} at '{self.key}' must be a floating-point tensor of shape {shape}")
+            if not bool(torch.isfinite(value).all()):
+                raise ValueError(f"{name} at '{self.key}' must be finite")
+        if not bool((self.variance > 0).all()):
+            raise ValueError(f"variance at '{self.key}' must be positive")
+        if self.normal is not None and self.normal.event_shape != (dim,):
+            raise ValueError(f"normal at '{self.key}' has {self.normal.event_shape[0]} coordinates, expected {dim}")
+        if self.images < 0:
+            raise ValueError(f"images at '{self.key}' must not be negative, got {self.images}")
+
+    @property
+    def dim(self) -> int:
+        """D."""
+        return len(self.mean)
+
+    @property
+    def key(self) -> str:
+        """Point and view: ``"stage_1.0.bn1:input:channels"``."""
+        return f"{self.point}:{self.view.name}"
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The priors that `prior` can give."""
+        laplace: tuple[Kind, ...] = () if self.normal is None else ("laplace",)
+        dense: tuple[Kind, ...] = () if self.covariance is None else ("dense",)
+        return ("diagonal", *laplace, *dense)
+
+    def prior(self, kind: Kind) -> Distribution:
+        """The distribution of one row (D,) under a covariance of this kind.
+
+        ``diagonal``: independent coordinates. ``laplace``: the fitted Laplace normal. ``dense``: the full covariance,
+        its correlations shrunk towards zero as the number of images asks for (`shrunk_covariance`).
+
+        Raises:
+            ValueError: if this kind was not measured.
+
+        """
+        if kind == "laplace" and self.normal is not None:
+            return self.normal
+        if kind == "dense" and self.covariance is not None:
+            return MultivariateNormal(self.mean, shrunk_covariance(self.covariance, self.images), validate_args=False)
+        if kind == "diagonal":
+            return Independent(Normal(self.mean, self.variance.sqrt(), validate_args=False), 1, validate_args=False)
+        raise ValueError(f"there is no {kind!r} prior at '{self.key}'; measured are: {', '.join(self.kinds)}")
+
+    def rescale(self, mean: Tensor, variance: Tensor) -> LayerStatistics:
+        """The same correlations with another mean (D,) and other variances (D,), positive.
+
+        Raises:
+            ValueError: for wrong shapes or values, or if the normal lives in a basis other than the coordinates.
+
+        """
+        mean, variance = mean.detach().to(self.mean, copy=True), variance.detach().to(self.variance, copy=True)
+        normal, covariance = self.normal, self.covariance
+        if normal is not None:
+            if normal.basis is not None:
+                raise ValueError(f"'{self.key}' has a covariance in another basis: its variances cannot be set")
+            normal = with_moments(normal, mean, variance)
+        if covariance is not None:
+            ratio = (variance / covariance.diagonal()).sqrt()
+            covariance = ratio[:, None] * covariance * ratio
+        return replace(self, mean=mean, variance=variance, normal=normal, covariance=covariance)
+
+    def to(self, device: torch.device | str) -> LayerStatistics:
+        """The same statistics on another device."""
+        return replace(
+            self,
+            mean=self.mean.to(device),
+            variance=self.variance.to(device),
+            normal=None if self.normal is None else move_normal(self.normal, device),
+            covariance=None if self.covariance is None else self.covariance.to(device),
+        )

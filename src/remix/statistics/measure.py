@@ -1,0 +1,81 @@
+"""One pass of data through a frozen network, watched by any number of meters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from torch import Tensor, nn
+
+from remix.networks import Backbone
+from remix.networks.probe import evaluating
+from remix.statistics.finite import require_finite
+from remix.statistics.taps import Point, Taps, check_points
+
+__all__ = ["Batch", "Meter", "run_meters"]
+
+Batch = Tensor | Sequence[Tensor]
+"""Images (N, C, H, W), or a pair of images and labels (N,), as data loaders give them."""
+
+
+class Meter(Protocol):
+    """Something that learns from the activations at its points, one batch after another."""
+
+    points: list[Point]
+
+    def update(self, captured: Mapping[Point, Tensor], labels: Tensor | None) -> None:
+        """Take in the activations of one batch at ``points``, and its labels (N,) if there are any."""
+        ...
+
+
+def run_meters(network: nn.Module, batches: Iterable[Batch], meters: Sequence[Meter]) -> int:
+    """Send every batch once through the network, in eval mode and without gradients, and show it to the meters.
+
+    The data should be un-augmented. Every module has its own train or eval mode again afterwards.
+
+    Args:
+        network: a backbone or any module that takes images; it is moved nowhere, and neither are the batches.
+        batches: images, or pairs of images and labels.
+        meters: what measures.
+
+    Returns:
+        the number of images seen.
+
+    Raises:
+        ValueError: for a point the network does not have, no batches at all, a module that runs more than once or not
+            at all, and activations that are not finite (the message names the first such layer).
+
+    """
+    points = check_points(network, dict.fromkeys(point for meter in meters for point in meter.points))
+    run = network.features if isinstance(network, Backbone) else network
+    images_seen = 0
+    with evaluating(network), Taps(network, points) as taps:
+        for number, batch in enumerate(batches):
+            images, labels = (batch, None) if isinstance(batch, Tensor) else (batch[0], _labels(batch))
+            taps.clear()
+            run(images)
+            captured = _captured(taps, number)
+            for meter in meters:
+                meter.update({point: captured[point] for point in meter.points}, labels)
+            images_seen += len(images)
+    if not images_seen:
+        raise ValueError("batches is empty: nothing was measured")
+    return images_seen
+
+
+def _labels(batch: Sequence[Tensor]) -> Tensor | None:
+    return batch[1] if len(batch) > 1 else None
+
+
+def _captured(taps: Taps, number: int) -> dict[Point, Tensor]:
+    """The activations of one run, checked in the order in which data reached them."""
+    for point in taps.points:
+        if taps.runs(point) != 1:
+            raise ValueError(
+                f"module {point.module!r} ran {taps.runs(point)} times in one pass: statistics need a module that runs "
+                "exactly once"
+            )
+    captured = {point: taps[point] for point in taps}
+    for point, tensor in captured.items():
+        require_finite(point, tensor, number)
+    return captured
