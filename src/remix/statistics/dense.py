@@ -1,4 +1,4 @@
-"""Care of measured variances and covariances: channels that never vary, covariances of few images."""
+"""Care of measured variances and covariances: channels that never vary, covariances of few samples."""
 
 from __future__ import annotations
 
@@ -34,18 +34,19 @@ def positive_covariance(covariance: Tensor, variance: Tensor) -> Tensor:
     return kept + torch.diag(torch.where(changed, variance, 0.0))
 
 
-def shrunk_covariance(covariance: Tensor, images: int) -> Tensor:
+def shrunk_covariance(covariance: Tensor, samples: int) -> Tensor:
     """The covariance (D, D) with its correlations multiplied by 1 - rho, its diagonal kept, positive definite.
 
-    rho is the oracle approximating shrinkage of Chen, Wiesel, Eldar and Hero (2010) of the correlation matrix, with as
-    many samples as images: positions of one image are far from independent. Computed in float64.
+    rho is the oracle approximating shrinkage of Chen, Wiesel, Eldar and Hero (2010) of the correlation matrix, computed
+    in float64. Positions of one image are not independent, but counting each as a sample gave the best held-out
+    likelihood on channels of a CIFAR ResNet from 5 images up; counting only images shrinks far too much.
     """
     matrix = covariance.double()
     scale = matrix.diagonal().sqrt()
     correlation = matrix / (scale[:, None] * scale)
     dim = len(matrix)
     square = float(correlation.square().sum())
-    slack = (images + 1 - 2 / dim) * (square - dim)
+    slack = (samples + 1 - 2 / dim) * (square - dim)
     needed = (1 - 2 / dim) * square + dim**2
     # Never 0: a covariance of rank below D stays invertible in float32.
     rho = 1.0 if slack <= needed else max(needed / slack, 1e-4)

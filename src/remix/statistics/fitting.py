@@ -12,17 +12,17 @@ from remix.statistics.normals import move_normal, with_moments
 __all__ = ["fit_moments", "fit_rows"]
 
 
-def fit_moments(mean: Tensor, covariance: Tensor, images: int, dtype: torch.dtype) -> LaplaceNormal:
+def fit_moments(mean: Tensor, covariance: Tensor, samples: int, dtype: torch.dtype) -> LaplaceNormal:
     """Fit a Laplace normal to a mean (D,) and a covariance (D, D), with exactly its variances.
 
     Args:
         mean: (D,).
         covariance: (D, D) with positive variances.
-        images: how many images it was measured on.
+        samples: how many rows it was measured on.
         dtype: of the result; the fit itself is float64.
 
     """
-    normal = fit_covariance(covariance.double(), mean.double(), samples=max(images, 1))
+    normal = fit_covariance(covariance.double(), mean.double(), samples=max(samples, 1))
     return move_normal(normal, mean.device, dtype)
 
 

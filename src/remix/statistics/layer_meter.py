@@ -140,7 +140,7 @@ class LayerMeter:
             rows, layout = gauge.reservoir.rows(), self.view.layout(gauge.shape)
             normal = fit_rows(rows, layout, moments.mean, variance, gauge.reservoir.seen)
         elif "laplace" in self._kinds and covariance is not None:
-            normal = fit_moments(moments.mean, covariance, gauge.images, gauge.dtype)
+            normal = fit_moments(moments.mean, covariance, int(moments.weight), gauge.dtype)
         keep = "dense" in self._kinds and covariance is not None
         return LayerStatistics(
             point,

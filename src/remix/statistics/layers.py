@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -72,6 +73,11 @@ class LayerStatistics:
         return len(self.mean)
 
     @property
+    def samples(self) -> int:
+        """Rows that were measured: images times rows per image."""
+        return self.images * (math.prod(self.shape) // self.dim)
+
+    @property
     def key(self) -> str:
         """Point and view: ``"stage_1.0.bn1:input:channels"``."""
         return f"{self.point}:{self.view.name}"
@@ -87,7 +93,7 @@ class LayerStatistics:
         """The distribution of one row (D,) under a covariance of this kind.
 
         ``diagonal``: independent coordinates. ``laplace``: the fitted Laplace normal. ``dense``: the full covariance,
-        its correlations shrunk towards zero as the number of images asks for (`shrunk_covariance`).
+        its correlations shrunk towards zero as the number of samples asks for (`shrunk_covariance`).
 
         Raises:
             ValueError: if this kind was not measured.
@@ -96,7 +102,7 @@ class LayerStatistics:
         if kind == "laplace" and self.normal is not None:
             return self.normal
         if kind == "dense" and self.covariance is not None:
-            return MultivariateNormal(self.mean, shrunk_covariance(self.covariance, self.images), validate_args=False)
+            return MultivariateNormal(self.mean, shrunk_covariance(self.covariance, self.samples), validate_args=False)
         if kind == "diagonal":
             return Independent(Normal(self.mean, self.variance.sqrt(), validate_args=False), 1, validate_args=False)
         raise ValueError(f"there is no {kind!r} prior at '{self.key}'; measured are: {', '.join(self.kinds)}")

@@ -16,6 +16,7 @@ from remix.statistics.memory_file import read_memory, tensors_of_layer, write_me
 from remix.statistics.network_check import check_layers
 from remix.statistics.records import ClassRecord, TaskRecord
 from remix.statistics.selectors import Selectors
+from remix.statistics.storage import DamagedFileError
 
 __all__ = ["Memory", "StoredItem"]
 
@@ -151,7 +152,11 @@ class Memory:
 
         """
         memory = cls()
-        memory.layers, memory.gaussians, memory.selectors, memory.classes, memory.tasks = read_memory(path)
+        parts = read_memory(path)
+        try:
+            memory.layers, memory.gaussians, memory.selectors, memory.classes, memory.tasks = parts
+        except (TypeError, ValueError) as error:
+            raise DamagedFileError(f"{path} is not a valid memory: {error}") from error
         return memory
 
 

@@ -75,7 +75,7 @@ def _merge(parts: list[tuple[float, LayerStatistics]]) -> LayerStatistics:
         mean=moments.mean.to(first.mean),
         variance=moments.variance().to(first.variance),
         covariance=None if exact is None else exact.covariance().to(first.mean),
-        normal=_merged_normal([(w, layer.normal) for w, layer in parts if layer.normal is not None], exact, first),
+        normal=_merged_normal([layer for _, layer in parts], [weight for weight, _ in parts], exact),
     )
 
 
@@ -83,14 +83,16 @@ def _mixture(parts: Sequence[tuple[float, Tensor, Tensor]]) -> RunningMoments:
     return reduce(RunningMoments.merge, (RunningMoments.of(*part) for part in parts))
 
 
-@torch.no_grad()
 def _merged_normal(
-    parts: list[tuple[float, LaplaceNormal]], exact: RunningMoments | None, like: LayerStatistics
+    layers: list[LayerStatistics], weights: list[float], exact: RunningMoments | None
 ) -> LaplaceNormal | None:
+    parts = [(w, layer.normal) for w, layer in zip(weights, layers, strict=True) if layer.normal is not None]
     if not parts:
         return None
-    if like.dim > EXACT_LIMIT or any(normal.basis is not None for _, normal in parts):
-        return merge_normals(parts)
+    if layers[0].dim > EXACT_LIMIT or any(normal.basis is not None for _, normal in parts):
+        with torch.enable_grad():  # the merge descends by gradients, also where the caller wants none
+            return merge_normals(parts)
     if exact is None:
-        exact = _mixture([(weight, normal.loc, normal.covariance_matrix.double()) for weight, normal in parts])
-    return fit_moments(exact.mean, exact.covariance(), like.images, like.mean.dtype)
+        exact = _mixture([(weight, normal.loc, normal.covariance_matrix.detach()) for weight, normal in parts])
+    samples = sum(layer.samples for layer in layers)
+    return fit_moments(exact.mean, exact.covariance(), samples, layers[0].mean.dtype)

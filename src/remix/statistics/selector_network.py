@@ -42,7 +42,7 @@ class SelectorNetwork:
         return [layer.state() for layer in self.layers]
 
     def loss_and_gradient(self, rows: Tensor) -> Tensor:
-        """Contrastive losses (k,) of minibatches (k, B, D); sets the gradient of their sum and moves running averages."""
+        """Contrastive losses (k,) of minibatches (k, B, D); sets the gradient of their sum."""
         hidden = rows
         for layer in self.layers:
             hidden = layer.forward(hidden)

@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from remix.networks import create_backbone
+from remix.statistics import (
+    ClassGaussians,
+    ClassRecord,
+    DamagedFileError,
+    Memory,
+    SelectorRecipe,
+    Selectors,
+    TaskRecord,
+    class_gaussians,
+    measure_layers,
+    train_selectors,
+    write_file,
+)
+from remix.statistics.memory_file import KIND, VERSION
+from remix.statistics.storage import read_file
+
+IMAGES = torch.rand(4, 3, 32, 32)
+PIXELS = (IMAGES * 255).to(torch.uint8)
+
+
+@pytest.fixture(scope="module")
+def memory(shared_network) -> Memory:
+    network, generator = shared_network, torch.Generator().manual_seed(0)
+    images = torch.randn(24, 3, 16, 16, generator=generator)
+    memory = Memory()
+    memory.record_task([("apple", 20), ("bear", 4)])
+    channels = measure_layers(network, [images], ["stem.bn:input", "stage_2.0.bn1:input"], kinds=("laplace", "dense"))
+    blocks = measure_layers(network, [images], ["stage_1.0:input"], kinds=())
+    maps = measure_layers(network, [images], ["stage_2.0:output"], "map")
+    memory.layers = channels | blocks | maps
+    features = torch.randn(24, 16, generator=generator)
+    labels = torch.tensor([0] * 20 + [1] * 4)
+    memory.gaussians = class_gaussians(features, labels)
+    recipe = SelectorRecipe(epochs=2)
+    memory.selectors = train_selectors({0: features[:20], 1: features[20:]}, recipe, generator)
+    return memory
+
+
+def test_what_is_saved_comes_back_to_the_bit(memory, tmp_path):
+    memory.save(tmp_path / "memory.remix")
+    loaded = Memory.load(tmp_path / "memory.remix")
+    assert list(loaded.layers) == list(memory.layers)
+    for key, layer in memory.layers.items():
+        other = loaded.layers[key]
+        assert (other.point, other.view, other.shape, other.images) == (
+            layer.point,
+            layer.view,
+            layer.shape,
+            layer.images,
+        )
+        assert other.kinds == layer.kinds
+        assert torch.equal(other.mean, layer.mean)
+        assert torch.equal(other.variance, layer.variance)
+        if layer.normal is not None:
+            assert other.normal.basis == layer.normal.basis
+            rows = torch.randn(3, layer.dim)
+            assert torch.equal(other.normal.log_prob(rows), layer.normal.log_prob(rows))
+        if layer.covariance is not None:
+            assert torch.equal(other.covariance, layer.covariance)
+    assert loaded.gaussians.labels == (0, 1)
+    assert loaded.gaussians.counts == (20, 4)
+    assert torch.equal(loaded.gaussians.std, memory.gaussians.std)
+    rows = torch.randn(5, 16)
+    assert torch.equal(loaded.selectors.embed(1, rows), memory.selectors.embed(1, rows))
+    assert loaded.classes == (ClassRecord("apple", 20), ClassRecord("bear", 4))
+    assert loaded.tasks == (TaskRecord((0, 1), 24),)
+
+
+def test_the_memory_holds_a_map_in_the_cosine_basis(memory):
+    assert memory.layers["stage_2.0:output:map"].normal.basis is not None
+
+
+def test_an_empty_memory_saves_and_loads(tmp_path):
+    Memory().save(tmp_path / "empty")
+    loaded = Memory.load(tmp_path / "empty")
+    assert not loaded.layers
+    assert loaded.gaussians is None
+
+
+@pytest.mark.parametrize("name", ["layers", "gaussians", "selectors", "classes", "tasks", "images", "exemplars"])
+@pytest.mark.parametrize("value", [IMAGES, PIXELS, [IMAGES], {"a": IMAGES}, (PIXELS,)])
+def test_no_attribute_takes_images(name, value):
+    with pytest.raises((TypeError, AttributeError)):
+        setattr(Memory(), name, value)
+
+
+def test_images_cannot_be_put_in_behind_its_back(memory):
+    with pytest.raises(TypeError, match="assignment"):
+        memory.layers["image"] = IMAGES
+    with pytest.raises(AttributeError, match="cannot assign"):
+        memory.gaussians.mean = IMAGES
+    with pytest.raises(ValueError, match="floating-point tensor"):
+        ClassGaussians((0, 1, 2, 3), (1, 1, 1, 1), IMAGES, IMAGES)
+    with pytest.raises(ValueError, match="floating-point tensor"):
+        Selectors((0, 1, 2, 3), *([IMAGES] * 6))
+    with pytest.raises(TypeError, match="never data"):
+        memory.gaussians = IMAGES
+
+
+def test_no_stored_tensor_has_the_rank_or_type_of_images(memory, tmp_path):
+    memory.save(tmp_path / "memory")
+    tensors, _ = read_file(tmp_path / "memory", KIND, VERSION)
+    assert tensors
+    assert all(tensor.dim() <= 3 and tensor.is_floating_point() for tensor in tensors.values())
+
+
+def test_a_file_with_images_beside_the_statistics_is_refused(tmp_path):
+    content = {"layers": [], "classes": [], "tasks": []}
+    write_file(tmp_path / "memory", KIND, VERSION, {"images": PIXELS}, content)
+    with pytest.raises(DamagedFileError, match=r"holds 'images' of shape \(4, 3, 32, 32\), which no memory holds"):
+        Memory.load(tmp_path / "memory")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({}, "'layers' is missing"),
+        ([], "valid memory"),
+        ({"layers": [], "classes": [["a", -1]], "tasks": []}, "at least one image"),
+        ({"layers": [], "classes": [["a", 1], ["a", 1]], "tasks": []}, "twice"),
+        ({"layers": [], "classes": [], "tasks": [[["x"], 1]]}, "whole numbers"),
+        ({"layers": [{"point": "bn"}], "classes": [], "tasks": []}, "which side|missing"),
+        ({"layers": [], "classes": [], "tasks": [], "gaussians": {"labels": [0]}}, "'gaussians/mean' is missing"),
+        (
+            {
+                "layers": [{"point": "bn:input", "view": "map", "shape": [10**9, 10**9, 9], "images": 1, "kinds": []}],
+                "classes": [],
+                "tasks": [],
+            },
+            "missing",
+        ),
+    ],
+)
+def test_a_well_formed_file_with_senseless_content_is_told_in_one_sentence(tmp_path, content, message):
+    write_file(tmp_path / "memory", KIND, VERSION, {}, content)
+    with pytest.raises(DamagedFileError, match=message) as caught:
+        Memory.load(tmp_path / "memory")
+    assert "\n" not in str(caught.value)
+
+
+def test_tensors_of_a_wrong_shape_or_value_are_told(memory, tmp_path):
+    memory.save(tmp_path / "memory")
+    tensors, content = read_file(tmp_path / "memory", KIND, VERSION)
+    for name, value in (
+        ("layers/stem.bn:input:channels/mean", torch.zeros(5)),
+        ("layers/stem.bn:input:channels/diag", -torch.ones(4)),
+        ("layers/stem.bn:input:channels/coord", torch.full((4,), torch.nan)),
+        ("layers/stem.bn:input:channels/weight", torch.ones(2, 4)),
+        ("gaussians/std", torch.ones(2, 3, 4, 4)),
+        ("selectors/bias", torch.ones(2, 2, 3)),
+    ):
+        write_file(tmp_path / "changed", KIND, VERSION, tensors | {name: value}, content)
+        with pytest.raises(DamagedFileError, match="not a valid memory"):
+            Memory.load(tmp_path / "changed")
+
+
+def test_describe_lists_everything_with_its_size(memory, tmp_path):
+    rows = memory.describe()
+    assert {row.kind for row in rows} == {
+        "moments",
+        "Laplace covariance",
+        "dense covariance",
+        "class Gaussians",
+        "selectors",
+        "names",
+    }
+    sizes = {(row.kind, row.name): row.bytes for row in rows}
+    assert sizes["Laplace covariance", "stem.bn:input:channels"] == 16 * 4
+    assert sizes["dense covariance", "stem.bn:input:channels"] == 4 * 4 * 4
+    assert sizes["class Gaussians", "pooled features"] == 2 * 2 * 16 * 4
+    memory.save(tmp_path / "memory")
+    tensors, _ = read_file(tmp_path / "memory", KIND, VERSION)
+    stored = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+    assert sum(row.bytes for row in rows if row.kind != "names") == stored
+
+
+def test_tasks_number_their_classes_on():
+    memory = Memory()
+    memory.record_task([("a", 5), ("b", 6)])
+    task = memory.record_task([("c", 7)])
+    assert task == TaskRecord((2,), 7)
+    assert memory.labels(["c", "a"]) == [2, 0]
+    with pytest.raises(ValueError, match="unknown class 'd'; known are: a, b, c"):
+        memory.labels(["d"])
+    with pytest.raises(ValueError, match="'a' is there twice"):
+        memory.record_task([("a", 5)])
+    with pytest.raises(ValueError, match="at least one class"):
+        memory.record_task([])
+    with pytest.raises(ValueError, match="at least one image"):
+        memory.record_task([("e", 0)])
+    assert len(memory.classes) == 3
+    assert len(memory.tasks) == 2
+
+
+def test_a_layer_must_stand_under_its_own_key(memory):
+    layer = memory.layers["stem.bn:input:channels"]
+    with pytest.raises(ValueError, match="own keys"):
+        memory.layers = {"other": layer}
+
+
+def test_the_network_it_belongs_to_is_accepted_and_unchanged(memory, network):
+    network.train()
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    memory.check_network(network)
+    assert network.training
+    assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
+
+
+def test_another_network_is_refused_by_its_first_difference(memory):
+    with pytest.raises(ValueError, match=r"another network: 'stem.bn:input:channels' has 4 coordinates.*it has 6"):
+        memory.check_network(create_backbone("resnet20", width=6, input_shape=(3, 16, 16)))
+    with pytest.raises(ValueError, match=r"another network: ImageNetResNet has no module 'stem.bn'"):
+        memory.check_network(create_backbone("resnet18"))
+    with pytest.raises(ValueError, match=r"'stage_2.0:output:map' has 512 coordinates.*2048"):
+        memory.check_network(create_backbone("resnet20", width=4, input_shape=(3, 32, 32)))
+
+
+def test_moving_keeps_everything(memory):
+    moved = memory.to("cpu")
+    assert moved.describe() == memory.describe()

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import math
+import warnings
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import normalize
+
+from remix.statistics import SelectorRecipe, Selectors, contrastive_loss, train_selectors
+from remix.statistics import selector_training as training
+from remix.statistics.selector_network import SelectorNetwork
+
+SHORT = SelectorRecipe(epochs=10, batch=16)
+
+
+def features(sizes: dict[int, int], dim: int = 8) -> dict[int, torch.Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    return {label: torch.randn(size, dim, generator=generator).relu() + 0.5 for label, size in sizes.items()}
+
+
+def as_module(selectors: Selectors, label: int) -> nn.Sequential:
+    """The same selector in torch's own layers, in eval mode."""
+    k, dim = selectors.labels.index(label), selectors.dim
+    layers: list[nn.Module] = []
+    for i in range(2):
+        linear, norm = nn.Linear(dim, dim), nn.BatchNorm1d(dim)
+        linear.weight.data = selectors.weight[k, i * dim : (i + 1) * dim].mT.contiguous()
+        linear.bias.data = selectors.bias[k, i]
+        norm.weight.data, norm.bias.data = selectors.scale[k, i], selectors.shift[k, i]
+        norm.running_mean, norm.running_var = selectors.mean[k, i], selectors.variance[k, i]
+        layers += [linear, norm, nn.LeakyReLU(0.01)]
+    return nn.Sequential(*layers).eval()
+
+
+def test_loss_of_equal_and_of_orthogonal_embeddings():
+    equal = normalize(torch.ones(64, 70), dim=-1)
+    assert contrastive_loss(equal) == pytest.approx(1.0, abs=1e-5)
+    orthogonal = torch.eye(64, 70)
+    assert contrastive_loss(orthogonal) == pytest.approx(math.log((math.e + 63) / 64), abs=1e-6)
+    assert contrastive_loss(orthogonal) == pytest.approx(0.026494, abs=1e-6)
+
+
+def test_a_selector_is_the_network_it_claims_to_be():
+    rows = features({3: 40, 5: 40})
+    selectors = train_selectors(rows, SHORT, torch.Generator().manual_seed(0))
+    for label in (3, 5):
+        expected = normalize(as_module(selectors, label)(rows[label]), dim=-1)
+        assert torch.allclose(selectors.embed(label, rows[label]), expected, atol=1e-4)
+
+
+def test_a_selector_for_64_features_has_8576_parameters():
+    selectors = train_selectors(features({0: 8}, dim=64), SelectorRecipe(epochs=1))
+    assert sum(getattr(selectors, name)[0].numel() for name in ("weight", "bias", "scale", "shift")) == 8576
+
+
+def test_the_written_out_gradient_is_that_of_autograd():
+    generators = [torch.Generator().manual_seed(seed) for seed in (1, 2)]
+    rows = torch.randn(2, 12, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    network = SelectorNetwork(6, generators, rows)
+    for layer in network.layers:  # away from the symmetric start
+        layer.scale += 0.3 * torch.randn(2, 1, 6, dtype=torch.float64, generator=generators[0])
+        layer.shift += 0.3 * torch.randn(2, 1, 6, dtype=torch.float64, generator=generators[0])
+    losses = network.loss_and_gradient(rows)
+    for k in range(2):
+        modules = nn.Sequential(
+            *(m for _ in range(2) for m in (nn.Linear(6, 6), nn.BatchNorm1d(6), nn.LeakyReLU(0.01)))
+        )
+        modules = modules.double().train()
+        for i, layer in enumerate(network.layers):
+            modules[3 * i].weight.data = layer.weight[k].mT.clone()
+            modules[3 * i].bias.data = layer.bias[k, 0].clone()
+            modules[3 * i + 1].weight.data = layer.scale[k, 0].clone()
+            modules[3 * i + 1].bias.data = layer.shift[k, 0].clone()
+        z = modules(rows[k])
+        loss = contrastive_loss(z / (z.norm(dim=-1, keepdim=True) + 1e-6))
+        loss.backward()
+        assert losses[k] == pytest.approx(float(loss), abs=1e-12)
+        for i, layer in enumerate(network.layers):
+            assert torch.allclose(layer.weight.grad[k], modules[3 * i].weight.grad.mT, atol=1e-10)
+            assert torch.allclose(modules[3 * i].bias.grad, torch.zeros(6, dtype=torch.float64), atol=1e-10)
+            assert torch.allclose(layer.scale.grad[k, 0], modules[3 * i + 1].weight.grad, atol=1e-10)
+            assert torch.allclose(layer.shift.grad[k, 0], modules[3 * i + 1].bias.grad, atol=1e-10)
+            assert torch.allclose(layer.mean[k, 0], modules[3 * i + 1].running_mean, atol=1e-10)
+            assert torch.allclose(layer.variance[k, 0], modules[3 * i + 1].running_var, atol=1e-10)
+
+
+def test_training_spreads_the_features():
+    rows = features({0: 64}, dim=16)
+    untrained = train_selectors(rows, SelectorRecipe(epochs=1, batch=64), torch.Generator().manual_seed(0))
+    trained = train_selectors(rows, SelectorRecipe(epochs=60, batch=64), torch.Generator().manual_seed(0))
+    before, after = (float(contrastive_loss(s.embed(0, rows[0]))) for s in (untrained, trained))
+    assert after < 0.6 * before
+
+
+def test_the_state_that_is_kept_had_the_lowest_loss(monkeypatch):
+    states: list[tuple[float, torch.Tensor]] = []
+
+    class Recording(SelectorNetwork):
+        def loss_and_gradient(self, rows: torch.Tensor) -> torch.Tensor:
+            before = self.layers[0].weight.clone()
+            losses = super().loss_and_gradient(rows)
+            states.append((float(losses[0]), before[0]))
+            return losses
+
+    monkeypatch.setattr(training, "SelectorNetwork", Recording)
+    selectors = train_selectors(features({0: 50}), SHORT, torch.Generator().manual_seed(0))
+    assert len(states) == 10 * (50 // 16)
+    best = min(states, key=lambda state: state[0])
+    assert torch.equal(selectors.weight[0, :8], best[1])
+    assert best[0] < states[0][0]
+
+
+def test_a_class_does_not_depend_on_its_company(monkeypatch):
+    rows = features({0: 40, 1: 33, 2: 90, 3: 5})
+    together = train_selectors(rows, SHORT, torch.Generator().manual_seed(0))
+    monkeypatch.setattr(training, "_SIDE_BY_SIDE", 1)
+    apart = train_selectors(rows, SHORT, torch.Generator().manual_seed(0))
+    assert together.labels == apart.labels == (0, 1, 2, 3)
+    for name, tensor in together.tensors().items():
+        assert torch.allclose(tensor, apart.tensors()[name], atol=2e-2), name
+
+
+def test_minibatches_drop_the_remainder_and_shuffle_every_epoch():
+    order = training._minibatches(10, torch.Generator().manual_seed(0), 4, 6)
+    assert order.shape == (6, 4)
+    for epoch in range(3):
+        taken = order[2 * epoch : 2 * epoch + 2].flatten()
+        assert len(taken.unique()) == 8
+        assert taken.max() < 10
+    assert not torch.equal(order[0], order[2])
+
+
+def test_a_class_with_one_sample_is_no_trouble():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        selectors = train_selectors(features({0: 1, 1: 20}), SHORT)
+        assert torch.isfinite(selectors.embed(0, torch.randn(5, 8))).all()
+
+
+def test_training_leaves_no_gradients_and_works_without_autograd():
+    with torch.no_grad():
+        selectors = train_selectors(features({0: 20}), SHORT)
+    assert not any(tensor.requires_grad for tensor in selectors.tensors().values())
+
+
+def test_replacing_takes_the_newer_of_two_and_adds_the_rest():
+    old = train_selectors(features({0: 20, 2: 20}), SHORT)
+    new = train_selectors(features({1: 20, 2: 20}), SHORT)
+    both = old.replace(new)
+    assert both.labels == (0, 1, 2)
+    assert torch.equal(both.weight[2], new.weight[1])
+    assert torch.equal(both.bias[0], old.bias[0])
+
+
+def test_bad_input_is_told():
+    selectors = train_selectors(features({4: 20}), SHORT)
+    with pytest.raises(ValueError, match="no selector for class 0"):
+        selectors.embed(0, torch.randn(2, 8))
+    with pytest.raises(ValueError, match="empty"):
+        train_selectors({})
+    with pytest.raises(ValueError, match=r"class 1 must be floating point \(n, 8\)"):
+        train_selectors({0: torch.randn(4, 8), 1: torch.randn(4, 7)})
+    with pytest.raises(ValueError, match="class 0 must be finite"):
+        train_selectors({0: torch.full((4, 8), torch.inf)})
+    with pytest.raises(ValueError, match="epochs >= 1"):
+        SelectorRecipe(epochs=0)
+    with pytest.raises(ValueError, match=r"bias of the selectors must be a floating-point tensor of shape \(1, 2, 8\)"):
+        Selectors(**{"labels": (0,), **selectors.tensors(), "bias": torch.zeros(1, 3, 8)})
