@@ -58,6 +58,16 @@ def test_maps_are_fitted_to_a_bounded_number_of_rows(network, images):
     assert torch.isfinite(layer.prior("laplace").log_prob(flat)).all()
 
 
+def test_the_basis_of_maps_can_be_chosen():
+    network, maps = nn.Identity(), torch.randn(20, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    for transform, size, expected in (("auto", 8, True), ("auto", 4, False), (None, 8, False), ("dct", 4, True)):
+        batch = maps[..., :size, :size]
+        (layer,) = measure_layers(network, [batch], [":input"], "map", transform=transform).values()
+        assert (layer.normal.basis is not None) == expected
+    with pytest.raises(ValueError, match="transform must be"):
+        measure_layers(network, [maps], [":input"], "map", transform="fourier")
+
+
 def test_several_meters_share_one_pass(network, images):
     passes = []
     handle = network.stem.register_forward_hook(lambda *_: passes.append(1))

@@ -17,7 +17,7 @@ from remix.statistics import (
     train_selectors,
     write_file,
 )
-from remix.statistics.memory_file import KIND, VERSION
+from remix.statistics.memory import KIND, VERSION
 from remix.statistics.storage import read_file
 
 IMAGES = torch.rand(4, 3, 32, 32)
@@ -219,6 +219,14 @@ def test_another_network_is_refused_by_its_first_difference(memory):
         memory.check_network(create_backbone("resnet18"))
     with pytest.raises(ValueError, match=r"'stage_2.0:output:map' has 512 coordinates.*2048"):
         memory.check_network(create_backbone("resnet20", width=4, input_shape=(3, 32, 32)))
+
+
+def test_a_larger_file_can_hold_it(memory):
+    again = Memory.from_tensors(*memory.to_tensors())
+    assert again.describe() == memory.describe()
+    tensors, content = memory.to_tensors()
+    with pytest.raises(ValueError, match="holds 'weights'"):
+        Memory.from_tensors(tensors | {"weights": torch.ones(2)}, content)
 
 
 def test_moving_keeps_everything(memory):

@@ -64,6 +64,16 @@ def test_large_dimensions_are_merged_without_dense_matrices(monkeypatch):
     assert torch.allclose(merged.normal.loc, exact.normal.loc, atol=1e-4)
 
 
+def test_maps_in_the_cosine_basis_are_merged_there():
+    network = nn.Sequential(nn.Identity())
+    maps = torch.randn(2, 12, 1, 8, 8, generator=torch.Generator().manual_seed(0)).cumsum(-1)
+    one, two = (measure_layers(network, [part], ["0:input"], "map") for part in maps)
+    merged = merge_layers([(1, one), (3, two)])["0:input:map"]
+    first, second = (part["0:input:map"].normal for part in (one, two))
+    assert merged.normal.basis == first.basis is not None
+    assert torch.allclose(merged.normal.loc, 0.25 * first.loc + 0.75 * second.loc, atol=1e-4)
+
+
 def test_merging_with_dense_kept_refits_to_the_exact_mixture():
     (a, one), (b, two) = task(0, ("laplace", "dense")), task(1, ("laplace", "dense"))
     merged = merge_layers([(1, one), (1, two)])["1:input:channels"]

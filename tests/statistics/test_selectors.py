@@ -76,7 +76,7 @@ def test_the_written_out_gradient_is_that_of_autograd():
         z = modules(rows[k])
         loss = contrastive_loss(z / (z.norm(dim=-1, keepdim=True) + 1e-6))
         loss.backward()
-        assert losses[k] == pytest.approx(float(loss), abs=1e-12)
+        assert losses[k] == pytest.approx(float(loss.detach()), abs=1e-12)
         for i, layer in enumerate(network.layers):
             assert torch.allclose(layer.weight.grad[k], modules[3 * i].weight.grad.mT, atol=1e-10)
             assert torch.allclose(modules[3 * i].bias.grad, torch.zeros(6, dtype=torch.float64), atol=1e-10)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
@@ -9,7 +11,9 @@ from remix.laplace import LaplaceNormal
 from remix.laplace.fit import fit, fit_covariance
 from remix.statistics.normals import move_normal, with_moments
 
-__all__ = ["fit_moments", "fit_rows"]
+__all__ = ["Transform", "fit_moments", "fit_rows"]
+
+Transform = Literal["auto", "dct"] | None
 
 
 def fit_moments(mean: Tensor, covariance: Tensor, samples: int, dtype: torch.dtype) -> LaplaceNormal:
@@ -27,14 +31,19 @@ def fit_moments(mean: Tensor, covariance: Tensor, samples: int, dtype: torch.dty
 
 
 def fit_rows(
-    rows: Tensor, layout: tuple[int, int, int] | None, mean: Tensor, variance: Tensor, seen: int
+    rows: Tensor,
+    layout: tuple[int, int, int] | None,
+    transform: Transform,
+    mean: Tensor,
+    variance: Tensor,
+    seen: int,
 ) -> LaplaceNormal:
-    """Fit a Laplace normal to kept rows (n, D), in the DCT basis where a map is large enough for it.
+    """Fit a Laplace normal to kept rows (n, D); ``layout`` and ``transform`` as in `remix.laplace.fit`.
 
     Where the rows are only a part of the ``seen`` ones, mean and variances are those of all of them (in the DCT basis
     only the mean: the variances there are per frequency).
     """
-    normal = fit(rows, layout=layout)
+    normal = fit(rows, layout=layout, transform=transform)
     if seen <= len(rows):
         return normal
     return with_moments(normal, mean, None if normal.basis is not None else variance)

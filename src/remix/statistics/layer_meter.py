@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from remix.laplace import LaplaceNormal
 from remix.statistics.dense import positive_covariance, positive_variance
-from remix.statistics.fitting import fit_moments, fit_rows
+from remix.statistics.fitting import Transform, fit_moments, fit_rows
 from remix.statistics.layers import Kind, LayerStatistics
 from remix.statistics.measure import Batch, run_meters
 from remix.statistics.moments import RunningMoments
@@ -31,6 +31,7 @@ def measure_layers(
     view: str | View = "channels",
     kinds: Sequence[Kind] = ("laplace",),
     *,
+    transform: Transform = "auto",
     rows: int | None = None,
     seed: int = 0,
 ) -> dict[str, LayerStatistics]:
@@ -44,6 +45,7 @@ def measure_layers(
         points: places such as ``"stage_1.0.bn1:input"``; see `batchnorm_points` and `block_input_points`.
         view: how an activation becomes rows.
         kinds: covariances to keep besides the variances: "laplace", "dense", both or none.
+        transform: of maps before the Laplace covariance: "dct", None, or "auto" for the DCT of maps of 8 x 8 and more.
         rows: most rows kept in memory for fitting maps and views of more than 1,024 coordinates; by default 1,000, or
             as many as 256 MiB hold.
         seed: of the choice of those rows.
@@ -56,7 +58,7 @@ def measure_layers(
             which nothing varies (such as the map of a single image), or "dense" with more than 1,024 coordinates.
 
     """
-    meter = LayerMeter(points, view, kinds, rows=rows, seed=seed)
+    meter = LayerMeter(points, view, kinds, transform=transform, rows=rows, seed=seed)
     run_meters(network, batches, [meter])
     return meter.statistics()
 
@@ -70,17 +72,20 @@ class LayerMeter:
         view: str | View = "channels",
         kinds: Sequence[Kind] = ("laplace",),
         *,
+        transform: Transform = "auto",
         rows: int | None = None,
         seed: int = 0,
     ) -> None:
         for kind in kinds:
             if kind not in ("diagonal", "laplace", "dense"):
                 raise ValueError(f"unknown kind of covariance {kind!r}; there are: diagonal, laplace, dense")
+        if transform not in ("auto", "dct", None):
+            raise ValueError(f"transform must be 'auto', 'dct' or None, got {transform!r}")
         if rows is not None and rows < 2:
             raise ValueError(f"rows must be at least 2, got {rows}")
         self.points = [Point.parse(point) for point in points]
         self.view = as_view(view)
-        self._kinds, self._rows, self._seed = frozenset(kinds), rows, seed
+        self._kinds, self._transform, self._rows, self._seed = frozenset(kinds), transform, rows, seed
         self._gauges: dict[Point, _Gauge] = {}
 
     def update(self, captured: Mapping[Point, Tensor], labels: Tensor | None = None) -> None:
@@ -137,8 +142,10 @@ class LayerMeter:
         covariance = positive_covariance(moments.covariance(), variance) if moments.has_covariance else None
         normal: LaplaceNormal | None = None
         if gauge.reservoir is not None:
-            rows, layout = gauge.reservoir.rows(), self.view.layout(gauge.shape)
-            normal = fit_rows(rows, layout, moments.mean, variance, gauge.reservoir.seen)
+            layout = self.view.layout(gauge.shape)
+            transform = None if layout is None else self._transform
+            rows, seen = gauge.reservoir.rows(), gauge.reservoir.seen
+            normal = fit_rows(rows, layout, transform, moments.mean, variance, seen)
         elif "laplace" in self._kinds and covariance is not None:
             normal = fit_moments(moments.mean, covariance, int(moments.weight), gauge.dtype)
         keep = "dense" in self._kinds and covariance is not None

@@ -8,17 +8,19 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from remix.statistics.class_gaussians import ClassGaussians
 from remix.statistics.layers import LayerStatistics
-from remix.statistics.memory_file import read_memory, tensors_of_layer, write_memory
+from remix.statistics.memory_tensors import from_tensors, tensors_of_layer, to_tensors
 from remix.statistics.network_check import check_layers
 from remix.statistics.records import ClassRecord, TaskRecord
 from remix.statistics.selectors import Selectors
-from remix.statistics.storage import DamagedFileError
+from remix.statistics.storage import DamagedFileError, read_file, write_file
 
-__all__ = ["Memory", "StoredItem"]
+__all__ = ["KIND", "VERSION", "Memory", "StoredItem"]
+
+KIND, VERSION = "memory", 1  # of the file
 
 
 class StoredItem(NamedTuple):
@@ -139,7 +141,7 @@ class Memory:
 
     def save(self, path: str | Path) -> None:
         """Write one safetensors file with a JSON header, atomically. Raises OSError if it cannot be written."""
-        write_memory(path, self.layers, self.gaussians, self.selectors, self.classes, self.tasks)
+        write_file(path, KIND, VERSION, *self.to_tensors())
 
     @classmethod
     def load(cls, path: str | Path) -> Memory:
@@ -151,12 +153,26 @@ class Memory:
                 memory does not hold.
 
         """
-        memory = cls()
-        parts = read_memory(path)
+        tensors, content = read_file(path, KIND, VERSION)
         try:
-            memory.layers, memory.gaussians, memory.selectors, memory.classes, memory.tasks = parts
-        except (TypeError, ValueError) as error:
+            return cls.from_tensors(tensors, content)
+        except ValueError as error:
             raise DamagedFileError(f"{path} is not a valid memory: {error}") from error
+
+    def to_tensors(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Named tensors and plain JSON, to be saved as part of a larger file."""
+        return to_tensors(self.layers, self.gaussians, self.selectors, self.classes, self.tasks)
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor], content: Any) -> Memory:
+        """The inverse of `to_tensors`.
+
+        Raises:
+            ValueError: if they do not make a memory, or hold more than one: no tensor may be left over.
+
+        """
+        memory = cls()
+        memory.layers, memory.gaussians, memory.selectors, memory.classes, memory.tasks = from_tensors(tensors, content)
         return memory
 
 

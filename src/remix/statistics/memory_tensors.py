@@ -1,9 +1,8 @@
-"""A memory as a file."""
+"""A memory as named tensors and JSON, and back."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -14,13 +13,10 @@ from remix.statistics.class_gaussians import ClassGaussians
 from remix.statistics.layers import LayerStatistics
 from remix.statistics.records import ClassRecord, TaskRecord
 from remix.statistics.selectors import Selectors
-from remix.statistics.storage import DamagedFileError, read_file, write_file
 from remix.statistics.taps import Point
 from remix.statistics.views import as_view
 
-__all__ = ["Parts", "read_memory", "tensors_of_layer", "write_memory"]
-
-KIND, VERSION = "memory", 1
+__all__ = ["Parts", "from_tensors", "tensors_of_layer", "to_tensors"]
 
 Parts = tuple[
     dict[str, LayerStatistics],
@@ -41,15 +37,14 @@ def tensors_of_layer(layer: LayerStatistics) -> dict[str, dict[str, Tensor]]:
     return kinds
 
 
-def write_memory(
-    path: str | Path,
+def to_tensors(
     layers: Mapping[str, LayerStatistics],
     gaussians: ClassGaussians | None,
     selectors: Selectors | None,
     classes: Sequence[ClassRecord],
     tasks: Sequence[TaskRecord],
-) -> None:
-    """Write the parts of a memory to one file."""
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The parts of a memory as tensors by name and plain JSON that describes them."""
     tensors: dict[str, Tensor] = {}
     for key, layer in layers.items():
         for part in tensors_of_layer(layer).values():
@@ -65,23 +60,22 @@ def write_memory(
     if selectors is not None:
         content["selectors"] = {"labels": list(selectors.labels)}
         tensors |= {f"selectors/{name}": tensor for name, tensor in selectors.tensors().items()}
-    write_file(path, KIND, VERSION, tensors, content)
+    return tensors, content
 
 
-def read_memory(path: str | Path) -> Parts:
-    """Read the parts of a memory; every one is checked as if it were made anew.
+def from_tensors(tensors: Mapping[str, Tensor], content: Any) -> Parts:
+    """The inverse of `to_tensors`; every part is checked as if it were made anew.
 
     Raises:
-        FileNotFoundError: if there is no such file.
-        DamagedFileError: if it is damaged, foreign, of another version, or its parts do not fit together.
+        ValueError: if they do not make a memory, or hold more than one.
 
     """
-    tensors, content = read_file(path, KIND, VERSION)
     try:
-        return _parse(_Taken(tensors), content)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
-        reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
-        raise DamagedFileError(f"{path} is not a valid memory: {reason}") from error
+        return _parse(_Taken(dict(tensors)), content)
+    except KeyError as error:
+        raise ValueError(f"{error.args[0]!r} is missing") from error
+    except (TypeError, IndexError, AttributeError, OverflowError) as error:
+        raise ValueError(str(error)) from error
 
 
 def _parse(tensors: _Taken, content: Any) -> Parts:
