@@ -63,7 +63,7 @@ def test_rescaling_keeps_correlations_and_sets_the_moments():
         ({"mean": torch.zeros(5, dtype=torch.uint8)}, "floating-point"),
         ({"variance": torch.zeros(5)}, "variance .* must be positive"),
         ({"covariance": torch.eye(4)}, r"covariance .* shape \(5, 5\)"),
-        ({"normal": example(4).normal}, "has 4 coordinates, expected 5"),
+        ({"normal": example(4).normal}, "single one of 5 coordinates"),
         ({"images": -1}, "images"),
     ],
 )

@@ -127,6 +127,7 @@ def test_a_file_with_images_beside_the_statistics_is_refused(tmp_path):
         ({"layers": [], "classes": [], "tasks": [[["x"], 1]]}, "whole numbers"),
         ({"layers": [{"point": "bn"}], "classes": [], "tasks": []}, "which side|missing"),
         ({"layers": [], "classes": [], "tasks": [], "gaussians": {"labels": [0]}}, "'gaussians/mean' is missing"),
+        ({"layers": [{"point": "a:input", "view": "channels", "shape": [-4]}], "classes": [], "tasks": []}, "missing"),
         (
             {
                 "layers": [{"point": "bn:input", "view": "map", "shape": [10**9, 10**9, 9], "images": 1, "kinds": []}],
@@ -152,6 +153,7 @@ def test_tensors_of_a_wrong_shape_or_value_are_told(memory, tmp_path):
         ("layers/stem.bn:input:channels/diag", -torch.ones(4)),
         ("layers/stem.bn:input:channels/coord", torch.full((4,), torch.nan)),
         ("layers/stem.bn:input:channels/weight", torch.ones(2, 4)),
+        ("layers/stem.bn:input:channels/variance", torch.ones(4).to(torch.float8_e4m3fn)),
         ("gaussians/std", torch.ones(2, 3, 4, 4)),
         ("selectors/bias", torch.ones(2, 2, 3)),
     ):

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from remix.statistics.labels import check_labels
+
 __all__ = ["ClassGaussians"]
 
 
@@ -33,8 +35,7 @@ class ClassGaussians:
 
     def __post_init__(self) -> None:
         size = len(self.labels)
-        if list(self.labels) != sorted(set(self.labels)) or not size or self.labels[0] < 0:
-            raise ValueError(f"labels must be at least one class, ascending from 0 up, got {self.labels}")
+        check_labels(self.labels)
         if len(self.counts) != size or min(self.counts) < 1:
             raise ValueError(f"counts must be {size} positive numbers, got {self.counts}")
         for name, value in (("mean", self.mean), ("std", self.std)):

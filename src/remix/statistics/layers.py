@@ -51,6 +51,8 @@ class LayerStatistics:
 
     def __post_init__(self) -> None:
         dim = self.view.dim(self.shape)
+        if min(self.shape) < 1:
+            raise ValueError(f"shape at '{self.key}' must be positive, got {self.shape}")
         expected = {"mean": (dim,), "variance": (dim,), "covariance": (dim, dim)}
         for name, shape in expected.items():
             value = getattr(self, name)
@@ -62,8 +64,8 @@ class LayerStatistics:
                 raise ValueError(f"{name} at '{self.key}' must be finite")
         if not bool((self.variance > 0).all()):
             raise ValueError(f"variance at '{self.key}' must be positive")
-        if self.normal is not None and self.normal.event_shape != (dim,):
-            raise ValueError(f"normal at '{self.key}' has {self.normal.event_shape[0]} coordinates, expected {dim}")
+        if self.normal is not None and self.normal.loc.shape != (dim,):
+            raise ValueError(f"normal at '{self.key}' must be a single one of {dim} coordinates, got {self.normal!r}")
         if self.images < 0:
             raise ValueError(f"images at '{self.key}' must not be negative, got {self.images}")
 

@@ -74,8 +74,9 @@ def from_tensors(tensors: Mapping[str, Tensor], content: Any) -> Parts:
         return _parse(_Taken(dict(tensors)), content)
     except KeyError as error:
         raise ValueError(f"{error.args[0]!r} is missing") from error
-    except (TypeError, IndexError, AttributeError, OverflowError) as error:
-        raise ValueError(str(error)) from error
+    # RuntimeError: a dtype in which torch cannot compute.
+    except (TypeError, IndexError, AttributeError, OverflowError, RuntimeError) as error:
+        raise ValueError(str(error).partition("\n")[0]) from error
 
 
 def _parse(tensors: _Taken, content: Any) -> Parts:
@@ -119,8 +120,6 @@ def _layer(header: Any, tensors: _Taken) -> LayerStatistics:
         channels, height, width = _integers(header["dct"]) if "dct" in header else (0, 0, 0)
         basis = Dct2((channels, height, width)) if "dct" in header else None
         normal = LaplaceNormal(vectors.pop("loc"), LaplaceCovariance(**vectors, validate_args=True), basis, True)
-        if normal.batch_shape:
-            raise ValueError(f"the covariance of '{point}' must be a single one")
     if "dense" in header["kinds"]:
         covariance = tensors.pop(f"{prefix}/covariance")
     mean, variance = tensors.pop(f"{prefix}/mean"), tensors.pop(f"{prefix}/variance")

@@ -95,12 +95,12 @@ def _train(
     own_steps = torch.tensor([recipe.epochs * (size // width) for size in sizes], device=rows.device)
     steps = int(own_steps.max())
     order = torch.stack([_minibatches(*pair, width, steps) for pair in zip(sizes, generators, strict=True)], 1)
-    order = (order + torch.tensor([0, *sizes[:-1]]).cumsum(0)[:, None]).to(rows.device)
+    order = (order + torch.tensor([0, *sizes[:-1]]).cumsum(0)[:, None]).flatten(1).to(rows.device)
     optimiser = torch.optim.Adam(network.parameters, lr=recipe.rate, fused=True)
     best = [[tensor.clone() for tensor in layer] for layer in network.state()]
     lowest = torch.full((len(labels),), torch.inf, dtype=rows.dtype, device=rows.device)
     for step in range(steps):
-        losses = network.loss_and_gradient(rows[order[step]])
+        losses = network.loss_and_gradient(rows.index_select(0, order[step]).view(len(labels), width, -1))
         # Recorded before the step: the state that is kept is the one that had the loss.
         better = ((losses < lowest) & (step < own_steps)).nonzero()[:, 0]
         if len(better):

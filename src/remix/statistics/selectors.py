@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import leaky_relu
 
+from remix.statistics.labels import check_labels
+
 __all__ = ["Selectors", "contrastive_loss"]
 
 SLOPE = 0.01  # of the LeakyReLU
@@ -52,8 +54,7 @@ class Selectors:
 
     def __post_init__(self) -> None:
         size = len(self.labels)
-        if list(self.labels) != sorted(set(self.labels)) or not size or self.labels[0] < 0:
-            raise ValueError(f"labels must be at least one class, ascending from 0 up, got {self.labels}")
+        check_labels(self.labels)
         dim = self.weight.shape[-1]
         for name, value in self.tensors().items():
             shape = (size, 2 * dim, dim) if name == "weight" else (size, 2, dim)
