@@ -144,11 +144,16 @@ def test_bad_requests_are_told_before_or_at_the_first_batch(network, images):
         measure_layers(network, [], POINTS)
 
 
-def test_a_module_that_runs_twice_or_never_is_refused():
+def test_a_module_that_runs_twice_is_refused():
     shared = nn.ReLU()
     network = nn.Sequential(nn.Linear(3, 3), shared, nn.Linear(3, 3), shared)
     with pytest.raises(ValueError, match="'1' ran 2 times"):
         measure_layers(network, [torch.randn(5, 3)], ["1:input"])
+
+
+def test_a_container_whose_parts_are_called_one_by_one_is_told(network, images):
+    with pytest.raises(ValueError, match=r"'stage_1' does not run .* tap the first or the last"):
+        measure_layers(network, [images], ["stage_1:output"])
 
 
 def test_tokens_are_measured_by_position_and_by_channel():

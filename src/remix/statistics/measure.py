@@ -70,7 +70,12 @@ def _labels(batch: Sequence[Tensor]) -> Tensor | None:
 def _captured(taps: Taps, number: int) -> dict[Point, Tensor]:
     """The activations of one run, checked in the order in which data reached them."""
     for point in taps.points:
-        if taps.runs(point) != 1:
+        if taps.runs(point) == 0:
+            raise ValueError(
+                f"module {point.module!r} does not run when the network does, so '{point}' cannot be measured: if its "
+                "parts are called one by one, tap the first or the last of them"
+            )
+        if taps.runs(point) > 1:
             raise ValueError(
                 f"module {point.module!r} ran {taps.runs(point)} times in one pass: statistics need a module that runs "
                 "exactly once"
