@@ -1,22 +1,10 @@
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
 import torch
 from torch import Tensor, nn
 
 from remix.networks import create_backbone
-
-
-@pytest.fixture
-def data_dir() -> Path:
-    """The folder with real data and weights, where a test needs them."""
-    folder = os.environ.get("REMIX_DATA")
-    if not folder:
-        pytest.skip("set REMIX_DATA to the folder that holds cifar-100-binary/ and weights/")
-    return Path(folder)
 
 
 @pytest.fixture
