@@ -72,6 +72,9 @@ def test_maps_in_the_cosine_basis_are_merged_there():
     first, second = (part["0:input:map"].normal for part in (one, two))
     assert merged.normal.basis == first.basis is not None
     assert torch.allclose(merged.normal.loc, 0.25 * first.loc + 0.75 * second.loc, atol=1e-4)
+    plain = measure_layers(network, [maps[0]], ["0:input"], "map", transform=None)
+    with pytest.raises(ValueError, match=r"'0:input:map' is in the basis Dct2.* in one and None in the other"):
+        merge_layers([(1, one), (3, plain)])
 
 
 def test_merging_with_dense_kept_refits_to_the_exact_mixture():

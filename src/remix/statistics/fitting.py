@@ -7,13 +7,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from remix.laplace import LaplaceNormal
-from remix.laplace.fit import fit, fit_covariance
+from remix.laplace import LaplaceNormal, fit, fit_covariance
 from remix.statistics.normals import move_normal, with_moments
 
-__all__ = ["Transform", "fit_moments", "fit_rows"]
-
-Transform = Literal["auto", "dct"] | None
+__all__ = ["fit_moments", "fit_rows"]
 
 
 def fit_moments(mean: Tensor, covariance: Tensor, samples: int, dtype: torch.dtype) -> LaplaceNormal:
@@ -33,7 +30,7 @@ def fit_moments(mean: Tensor, covariance: Tensor, samples: int, dtype: torch.dty
 def fit_rows(
     rows: Tensor,
     layout: tuple[int, int, int] | None,
-    transform: Transform,
+    transform: Literal["dct"] | None,
     mean: Tensor,
     variance: Tensor,
     seen: int,

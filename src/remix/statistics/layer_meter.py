@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from remix.laplace import LaplaceNormal
 from remix.statistics.dense import positive_covariance, positive_variance
-from remix.statistics.fitting import Transform, fit_moments, fit_rows
+from remix.statistics.fitting import fit_moments, fit_rows
 from remix.statistics.layers import Kind, LayerStatistics
 from remix.statistics.measure import Batch, run_meters
 from remix.statistics.moments import RunningMoments
@@ -21,6 +22,9 @@ __all__ = ["LayerMeter", "measure_layers"]
 
 COVARIANCE_LIMIT = 1024  # coordinates up to which the full covariance is accumulated
 _KEPT_ROWS = 1000
+_SMALLEST_DCT = 8  # height and width from which maps are fitted in the DCT basis
+
+Transform = Literal["auto", "dct"] | None
 _KEPT_NUMBERS = 1 << 26  # bound of a layer's reservoir: 256 MiB in float32
 
 
@@ -45,7 +49,7 @@ def measure_layers(
         points: places such as ``"stage_1.0.bn1:input"``; see `batchnorm_points` and `block_input_points`.
         view: how an activation becomes rows.
         kinds: covariances to keep besides the variances: "laplace", "dense", both or none.
-        transform: of maps before the Laplace covariance: "dct", None, or "auto" for the DCT of maps of 8 x 8 and more.
+        transform: of maps before the Laplace covariance: "dct", None, or "auto": the DCT for maps of 8 x 8 and more.
         rows: most rows kept in memory for fitting maps and views of more than 1,024 coordinates; by default 1,000, or
             as many as 256 MiB hold.
         seed: of the choice of those rows.
@@ -143,9 +147,8 @@ class LayerMeter:
         normal: LaplaceNormal | None = None
         if gauge.reservoir is not None:
             layout = self.view.layout(gauge.shape)
-            transform = None if layout is None else self._transform
             rows, seen = gauge.reservoir.rows(), gauge.reservoir.seen
-            normal = fit_rows(rows, layout, transform, moments.mean, variance, seen)
+            normal = fit_rows(rows, layout, self._basis(layout), moments.mean, variance, seen)
         elif "laplace" in self._kinds and covariance is not None:
             normal = fit_moments(moments.mean, covariance, int(moments.weight), gauge.dtype)
         keep = "dense" in self._kinds and covariance is not None
@@ -159,6 +162,12 @@ class LayerMeter:
             normal,
             covariance.to(gauge.dtype) if keep and covariance is not None else None,
         )
+
+    def _basis(self, layout: tuple[int, int, int] | None) -> Literal["dct"] | None:
+        """Chosen by shape alone, never by the data: tasks in different bases could not be merged."""
+        if layout is None or self._transform is None:
+            return None
+        return "dct" if self._transform == "dct" or min(layout[1:]) >= _SMALLEST_DCT else None
 
 
 class _Gauge:

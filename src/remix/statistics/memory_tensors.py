@@ -7,8 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from remix.laplace import LaplaceCovariance, LaplaceNormal
-from remix.laplace.basis import Dct2
+from remix.laplace import Dct2, LaplaceCovariance, LaplaceNormal
 from remix.statistics.class_gaussians import ClassGaussians
 from remix.statistics.layers import LayerStatistics
 from remix.statistics.records import ClassRecord, TaskRecord

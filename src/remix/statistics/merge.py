@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from remix.laplace import LaplaceNormal
-from remix.laplace.merge import merge as merge_normals
+from remix.laplace import merge as merge_normals
 from remix.statistics.fitting import fit_moments
 from remix.statistics.layers import LayerStatistics
 from remix.statistics.moments import RunningMoments
@@ -61,6 +61,8 @@ def first_difference(one: Mapping[str, LayerStatistics], other: Mapping[str, Lay
             return f"'{key}' has {a.dim} coordinates in one and {b.dim} in the other"
         if a.kinds != b.kinds:
             return f"'{key}' has the covariances {', '.join(a.kinds)} in one and {', '.join(b.kinds)} in the other"
+        if a.normal is not None and b.normal is not None and a.normal.basis != b.normal.basis:
+            return f"'{key}' is in the basis {a.normal.basis} in one and {b.normal.basis} in the other"
     return None
 
 
