@@ -169,3 +169,9 @@ def test_what_does_not_fit_is_named():
         merge([(1.0, p)], steps=0)
     with pytest.raises(ValueError, match="exact=True"):
         merge([(1.0, p), (1.0, normal(5, 19))], "frobenius", exact=False)
+
+
+def test_merging_works_where_gradients_are_off(near_pair):
+    with torch.no_grad():
+        quiet = merge(near_pair)
+    assert torch.equal(quiet.weight, merge(near_pair).weight)

@@ -127,7 +127,7 @@ def nll_adjoint(x: Tensor, loc: Tensor, factor: Factor, row_weight: Tensor) -> t
 def _gradient_sums(centred: Tensor, factor: Factor, row_weight: Tensor) -> tuple[Tensor, Tensor]:
     """t_b g_b (B, D) with g = Sigma^-1 x, and the sorted sums over rows (3, D) of t g^2, t g zhat and t rho Lw.
 
-    zhat = h + P rho is the smoothed state, Lw = h - C rho (laplace.md).
+    zhat = h + P rho is the smoothed state, Lw = h - C rho (docs/mathematics.md).
     """
     rows = _Rows(factor, centred.dtype)
     h = rows.arriving(centred, WHITEN)

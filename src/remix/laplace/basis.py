@@ -46,7 +46,7 @@ class Dct2:
     """The two-dimensional orthonormal DCT of every channel of a feature map; no parameters, its own inverse transposed.
 
     Feature maps are nearly stationary in space, so their covariance is nearly diagonal over spatial frequencies: a
-    Laplace covariance in this basis has far less left to explain (design/fit.md, section 4).
+    Laplace covariance in this basis has far less left to explain.
 
     Args:
         layout: (channels, height, width) of the flattened map, channels outermost as torch flattens them.

@@ -15,7 +15,7 @@ __all__ = ["Factor", "sweeps_of"]
 
 @dataclass(frozen=True)
 class Factor:
-    """What every operation needs of Sigma, in sorted order (laplace.md, "Factorisation").
+    """What every operation needs of Sigma, in sorted order (docs/mathematics.md).
 
     ``order`` (D,) int64: the coordinate at each sorted position; ``rank`` (D,) int32: its inverse. ``vectors``
     (10, D) float64, by name: ``diag``, ``weight``; ``phi`` = exp(-gap to the previous position), 0 at the start; ``P``

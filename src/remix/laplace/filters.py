@@ -5,7 +5,7 @@ downwards. Each is an affine filter along the sorted positions,
 
     out_k = p_k in_k + q_k state,    state <- c_k state + e_k in_k,
 
-with coefficients (p, q, c, e) that do not depend on the data (laplace.md, "Factorisation, likelihood, sampling").
+with coefficients (p, q, c, e) that do not depend on the data (docs/mathematics.md).
 """
 
 from __future__ import annotations

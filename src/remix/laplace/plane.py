@@ -1,7 +1,7 @@
 """Kernel sums in the plane: sums over pairs of exp(-distance on one axis - distance on another), in O(D log D).
 
 They give the inner product of two Laplace covariances and the trace in their KL divergence when the two sort the
-coordinates differently (laplace.md, "Merging over tasks"). Everything is computed in float64.
+coordinates differently (docs/mathematics.md, "Sums in the plane"). Everything is computed in float64.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The inverse of a Laplace covariance as three vectors: a diagonal and an exponential kernel of rank one per side.
 
 For i after j in the sorted order, (Sigma^-1)_ij = -right_i left_j exp(-(distance from j to i)) on an axis whose gaps
-grow by -log(d/S) (laplace.md, "KL divergence"). Every entry is differentiable in the parameters.
+grow by -log(d/S) (docs/mathematics.md). Every entry is differentiable in the parameters.
 """
 
 from __future__ import annotations

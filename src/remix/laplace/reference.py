@@ -45,7 +45,7 @@ def log_prob(x: Tensor, loc: Tensor, diag: Tensor, weight: Tensor, coord: Tensor
 
 
 def kalman(diag: Tensor, weight: Tensor, coord: Tensor) -> dict[str, Tensor]:
-    """The factorisation, one coordinate at a time (laplace.md, "Factorisation").
+    """The factorisation, one coordinate at a time (docs/mathematics.md).
 
     Every returned vector is in sorted order, float64, (D,): ``order`` (sorted position -> coordinate), ``diag``,
     ``weight``, ``phi``, ``q``, ``P`` (prior variance of the state), ``C`` = 1 - P, ``S`` (innovation variance),

@@ -92,8 +92,7 @@ def _merged_normal(
     if not parts:
         return None
     if layers[0].dim > EXACT_LIMIT or any(normal.basis is not None for _, normal in parts):
-        with torch.enable_grad():  # the merge descends by gradients, also where the caller wants none
-            return merge_normals(parts)
+        return merge_normals(parts)
     if exact is None:
         exact = _mixture([(weight, normal.loc, normal.covariance_matrix.detach()) for weight, normal in parts])
     samples = sum(layer.samples for layer in layers)

@@ -14,7 +14,7 @@ from remix.laplace.fitting.prepare import Standardised
 
 __all__ = ["Edges", "all_pairs", "correlations", "frequency_edges", "likely_nearest", "map_edges", "nearest"]
 
-STATIONARY_ROWS = 100.0  # weight of the stationary correlation, in rows (design/fit.md, "Small N")
+STATIONARY_ROWS = 100.0  # weight of the stationary correlation, in rows
 FREQUENCY_ROWS = 20.0  # the same between frequencies, where correlations differ more
 _MOST_EDGES = 12_000_000
 

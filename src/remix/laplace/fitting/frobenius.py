@@ -113,7 +113,7 @@ class FrobeniusRecipe:
 
     @staticmethod
     def long_vectors(rows: int, epochs: int = 100, batch_size: int = 128) -> FrobeniusRecipe:
-        """The settings of the paper's feature-map experiments for ``rows`` images (design/method.md, 4.2)."""
+        """The settings of the paper's feature-map experiments for ``rows`` images."""
         steps = epochs * math.ceil(rows / batch_size)
         return FrobeniusRecipe(steps, 0.01, 0.12, batch_size, lambda done: 0.9 * (1 - done) ** 2 + 0.28)
 

@@ -115,7 +115,7 @@ def maximise(data: ChainData, chain: Chain, steps: int, tolerance: float = 1e-7)
 
 
 def factorise(loading: Tensor, phi: Tensor) -> dict[str, list[float]]:
-    """The factorisation of laplace.md with d = 1 - r^2, sequentially."""
+    """The factorisation of docs/mathematics.md with d = 1 - r^2, sequentially."""
     r, decay = loading.tolist(), phi.tolist()
     size = len(r)
     P, C, S, G, gam, N, f = ([0.0] * size for _ in range(7))

@@ -33,7 +33,7 @@ Data = Tensor | Array | Iterable[Tensor | Array]
 Layout = tuple[int, int, int]
 
 LARGEST_LOADING = 0.9995
-PRIOR_ROWS = 2.0  # weight of the variance prior, in rows (design/fit.md, "Small N")
+PRIOR_ROWS = 2.0  # weight of the variance prior, in rows
 _BLOCK = 1024  # columns handled at a time, so that a block stays in the cache
 
 

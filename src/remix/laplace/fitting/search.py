@@ -19,6 +19,7 @@ __all__ = ["Found", "search"]
 
 MODERATE = 1024  # units up to which every pair is an edge and reinsertion is exact
 NEIGHBOURS = 12
+WITHOUT_KERNELS = 128  # units up to which reinsertion is affordable on the torch path
 EXACT = 30_000  # units up to which all pairs are looked at for the nearest
 
 
@@ -55,7 +56,7 @@ def _moderate(data: Standardised, thorough: bool, seed: int, progress: Callable[
     if data.u.shape[0] > 2:
         starts["one factor"] = one_factor_start(matrix)
     progress("likelihood and reinsertion")
-    sweeps = 20 if thorough else 8 if data.u.shape[0] <= 512 else 3
+    sweeps = _sweeps(data.u.shape[0], thorough)
 
     def run(item: tuple[int, tuple[str, Chain]]) -> Found:
         number, (name, chain) = item
@@ -65,6 +66,15 @@ def _moderate(data: Standardised, thorough: bool, seed: int, progress: Callable[
     with ThreadPoolExecutor(max_workers=min(len(starts), torch.get_num_threads())) as pool:
         found = list(pool.map(run, enumerate(starts.items())))
     return min(found, key=lambda f: f.nll)
+
+
+def _sweeps(size: int, thorough: bool) -> int:
+    """Reinsertion sweeps at most. Their cost grows as D^3; without kernels they would take minutes from D = 128 on."""
+    if thorough:
+        return 20
+    if library() is None and size > WITHOUT_KERNELS:
+        return 0
+    return 8 if size <= 512 else 3
 
 
 def _refine(data: Standardised, chain: Chain, generator: torch.Generator, sweeps: int) -> float:

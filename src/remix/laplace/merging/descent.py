@@ -25,6 +25,7 @@ def descend(objective: Callable[[Model], Tensor], start: Model, steps: int) -> t
     """
     size = len(start.order)
 
+    @torch.enable_grad()  # also where the caller wants none
     def evaluate(vector: Tensor) -> tuple[float, Tensor]:
         free = vector.detach().requires_grad_()
         # Times D: then gradients and curvatures of single coordinates are of order one.

@@ -2,7 +2,7 @@
 //
 // A tile is [position k][lane]: one cache line (16 float or 8 double rows) per position, positions in sorted order. Rows
 // beyond the data are zeros; they add nothing to any sum. Per position the coefficients are computed in double and
-// stored in the type of the data (laplace.md, "Pitfalls": the error of the float sweeps stays near 1e-7).
+// stored in the type of the data (docs/mathematics.md: the error of the float sweeps stays near 1e-7).
 #pragma once
 #include "chain_factor.h"
 #include "isa.h"

@@ -1,4 +1,4 @@
-// The factorisation of a chain in sorted order, float64; the names of laplace.md. Arrays of `size`.
+// The factorisation of a chain in sorted order, float64; the names of docs/mathematics.md. Arrays of `size`.
 #pragma once
 #include <cstdint>
 

@@ -93,8 +93,8 @@ void correlations_to_factor(const ChainFactor& c, const double* loading, const d
   }
 }
 
-// Gradients of the negative log-likelihood of standardised data in the loadings r and decays phi (laplace.md,
-// "Gradients of the NLL"; d = 1 - r^2), summed over rows, of the positions first..last; the sums start at `first`.
+// Gradients of the negative log-likelihood of standardised data in the loadings r and decays phi (docs/mathematics.md,
+// "Likelihood and its gradients"; d = 1 - r^2), summed over rows, of the positions first..last; the sums start at `first`.
 void gradients(const ChainFactor& c, int64_t first, int64_t last, double rows, const double* squares,
                const double* smooths, const double* leverages, double* loading_bar, double* phi_bar) {
   for (int64_t k = first; k < last; ++k) {
@@ -196,7 +196,7 @@ void largest(const T* products, int64_t rows, int64_t size, int64_t count, int64
   });
 }
 
-// Q = sum_n (w v_n)' K (w v_n) and its gradients (laplace.md, "Frobenius fit"). Up to four column blocks for many
+// Q = sum_n (w v_n)' K (w v_n) and its gradients (docs/mathematics.md). Up to four column blocks for many
 // samples; one task per block and direction, added in a fixed order.
 template <class T>
 double frobenius(const T* v, int64_t stride, int64_t rows, int64_t size, const int64_t* order, const T* weight,

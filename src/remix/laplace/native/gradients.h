@@ -1,5 +1,5 @@
-// Gradients of the weighted negative log-likelihood in the rows and, summed over rows, in the parameters (laplace.md,
-// "Gradients of the NLL"): the sweeps of chain.h on tiles of rows. Included once per instruction set.
+// Gradients of the weighted negative log-likelihood in the rows and, summed over rows, in the parameters
+// (docs/mathematics.md): the sweeps of chain.h on tiles of rows. Included once per instruction set.
 #include "chain.h"
 
 namespace remix {

@@ -1,5 +1,5 @@
 // Kernel sums in the plane: sums over ordered pairs of exp(-distance in the first axis - distance in the second), in
-// O(D log D) by merge sort on the first axis with scans in the order of the second (laplace.md, "Merging over tasks").
+// O(D log D) by merge sort on the first axis with scans in the order of the second (docs/mathematics.md, "Sums in the plane").
 // Every exponent is non-positive: nothing can overflow.
 #include <cmath>
 #include <cstdint>
