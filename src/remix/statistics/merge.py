@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
-import torch
 from torch import Tensor
 
 from remix.laplace import LaplaceNormal
