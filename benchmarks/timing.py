@@ -34,9 +34,11 @@ def _status(field: str) -> int:
 
 
 def peak_extra_bytes(work: Work) -> int | None:
-    """Resident memory that one call needs beyond what is resident before it, results included; None if unknown."""
+    """Resident memory that the first call needs beyond what is resident before it, results included; None if unknown.
+
+    To be called in a fresh process: scratch that the kernels keep counts too.
+    """
     try:
-        work()
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
         Path("/proc/self/clear_refs").write_text("5")

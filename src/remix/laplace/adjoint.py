@@ -110,18 +110,23 @@ class _Rows:
         return per_coordinate[self.factor.order]
 
 
-def nll_adjoint(x: Tensor, loc: Tensor, factor: Factor, row_weight: Tensor) -> tuple[Tensor, Gradients]:
-    """Gradients of sum_b t_b NLL_b: in x, (B, D), and in the parameters, for row weights t (B,)."""
+def nll_adjoint(
+    x: Tensor, loc: Tensor, factor: Factor, row_weight: Tensor, in_rows: bool
+) -> tuple[Tensor | None, Tensor]:
+    """Gradients of sum_b t_b NLL_b for row weights t (B,): in x (B, D) if ``in_rows``, and in diag, weight, coord, loc.
+
+    The latter as (4, D) float64.
+    """
     library = kernels.native() if x.device.type == "cpu" else None
     if library is not None:
-        in_x, sums = library.gradient_sums(x, loc, factor.rank, factor.vectors, row_weight.to(x.dtype))
-    else:
-        in_x, sums = _gradient_sums(x - loc, factor, row_weight)
+        return library.gradients(x, loc, factor.rank, factor.vectors, row_weight.to(x.dtype), in_rows)
+    in_x, sums = _gradient_sums(x - loc, factor, row_weight)
     total = row_weight.sum(dtype=torch.float64)
     P, C, S, G, gam, N, f = (getattr(factor, name) for name in ("P", "C", "S", "G", "gam", "N", "f"))
     diag = (total * (1 / S + G.square() * f) - sums[0]) / 2
     weight = total * G * (1 - P * gam * f) - sums[1]
-    return in_x, _in_order(factor, diag, weight, total * C * N + sums[2])
+    parameters = _in_order(factor, diag, weight, total * C * N + sums[2])
+    return in_x, torch.stack([*parameters, -_column_sum(in_x)])
 
 
 def _gradient_sums(centred: Tensor, factor: Factor, row_weight: Tensor) -> tuple[Tensor, Tensor]:

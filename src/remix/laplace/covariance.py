@@ -11,6 +11,7 @@ from torch import Tensor
 
 from remix.laplace import ops
 from remix.laplace.factor import Factor
+from remix.laplace.filters import DOWN, SWEEPS
 from remix.laplace.reference import dense
 from remix.laplace.validate import (
     broadcast,
@@ -169,12 +170,18 @@ class LaplaceCovariance:
         rows = check_rows(name, x, self.dim, self.diag)
         rows = rows.to(compute_dtype(rows.dtype))
 
+        ends: list[Tensor] = []
+
         def one(part: Tensor, vectors: tuple[Tensor, Tensor, Tensor], factor: Factor) -> Tensor:
-            table = factor.table(part.dtype)
-            return ops.filter_op(part, *vectors, *factor.tensors, table, mode)
+            out = ops.filter_op(part, *vectors, *factor.tensors, factor.table(part.dtype), mode)
+            if self._validate and checks_possible(out):
+                # A value that is not finite spoils the state of a sweep for good: where the last one ends tells all.
+                end = factor.order[0 if DOWN[SWEEPS[mode][-1]] else -1]
+                ends.append(out.detach()[:, end])
+            return out
 
         out = self._over_batch(rows, one)
-        if self._validate and checks_possible(out) and not bool(torch.isfinite(out.detach().sum())):
+        if not all(bool(torch.isfinite(end).all()) for end in ends):
             require_finite(name, rows.detach())
         return out
 

@@ -21,7 +21,18 @@ from remix.laplace.filters import VECTORS, Sweep
 from remix.laplace.native_library import NativeLibrary, find_library
 from remix.laplace.validate import checks_possible
 
-__all__ = ["PATHS", "KernelStatus", "factorise", "filter_rows", "native", "status", "sweep_table", "use"]
+__all__ = [
+    "PATHS",
+    "KernelStatus",
+    "argsort",
+    "factorise",
+    "filter_rows",
+    "native",
+    "release",
+    "status",
+    "sweep_table",
+    "use",
+]
 
 PATHS = ("native", "torch", "reference")
 _forced: list[str] = []
@@ -62,6 +73,13 @@ def status() -> KernelStatus:
 def native() -> NativeLibrary | None:
     """The native library if it is in use for CPU tensors, else None."""
     return _load()[0] if _path()[0] == "native" else None
+
+
+def release() -> None:
+    """Gives the scratch memory that the native kernels keep between calls (at most 160 MiB) back to the system."""
+    library = _load()[0]
+    if library is not None:
+        library.handle.remix_release()
 
 
 def _check(path: str) -> None:
@@ -144,6 +162,13 @@ def factorise(diag: Tensor, weight: Tensor, coord: Tensor) -> tuple[Tensor, Tens
     swept = (reference if path == "reference" else blocked).factorise(ordered["diag"], ordered["weight"], phi, q)
     named = ordered | swept
     return order, rank, torch.stack([named[name] for name in VECTORS])
+
+
+def argsort(coord: Tensor) -> Tensor:
+    """Stable argsort of coordinates (D,), by the path in use."""
+    if _path_for(coord) == "native" and (library := native()):
+        return library.argsort(coord.detach().double().contiguous())
+    return torch.argsort(coord.detach(), stable=True)
 
 
 def sweep_table(vectors: Tensor, dtype: torch.dtype) -> Tensor:

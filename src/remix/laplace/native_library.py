@@ -74,6 +74,7 @@ class NativeLibrary:
         for function in self._sample.values():
             function.argtypes = [c_uint64, c_int64, c_int64, *[c_void_p] * 4, c_int]
             function.restype = c_int
+        self.handle.remix_argsort.argtypes, self.handle.remix_argsort.restype = [c_int64, c_void_p, c_void_p], c_int
         self.handle.remix_factorise.argtypes = [c_int64] + [c_void_p] * 6
         self.handle.remix_factorise.restype = c_int
         self._table = {torch.float32: self.handle.remix_table_float, torch.float64: self.handle.remix_table_double}
@@ -109,21 +110,24 @@ class NativeLibrary:
             raise MemoryError(f"no memory for the scratch tiles of {rows} x {size} rows")
         return out, total
 
-    def gradient_sums(
-        self, x: Tensor, loc: Tensor, rank: Tensor, vectors: Tensor, row_weight: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """t_b g_b (B, D), g = Sigma^-1 (x - loc), and the three sums (3, D) of `adjoint.nll_adjoint`."""
+    def gradients(
+        self, x: Tensor, loc: Tensor, rank: Tensor, vectors: Tensor, row_weight: Tensor, in_rows: bool
+    ) -> tuple[Tensor | None, Tensor]:
+        """Of sum_b t_b NLL_b: in x (B, D) if ``in_rows``; in diag, weight, coord and loc, (4, D) float64."""
         if x.stride(-1) != 1:
             x = x.contiguous()
         loc, row_weight = loc.contiguous(), row_weight.contiguous()  # held until the call returns
         rows, size = x.shape
-        out, totals = torch.empty(rows, size, dtype=x.dtype), torch.zeros(3, size, dtype=torch.float64)
-        if rows and self._gradients[x.dtype](
+        out = torch.empty(rows, size, dtype=x.dtype) if in_rows else None
+        parameters = torch.empty(4, size, dtype=torch.float64)
+        if not rows:
+            return out, parameters.zero_()
+        if self._gradients[x.dtype](
             _pointer(x), x.stride(0), rows, size, _pointer(loc), _pointer(rank), _pointer(vectors),
-            _pointer(row_weight), _pointer(out), _pointer(totals), torch.get_num_threads(),
+            _pointer(row_weight), _pointer(out), _pointer(parameters), torch.get_num_threads(),
         ):  # fmt: skip
             raise MemoryError(f"no memory for the scratch tiles of {rows} x {size} rows")
-        return out, totals
+        return out, parameters
 
     def sample_rows(
         self, seed: int, rows: int, rank: Tensor, dtype: torch.dtype, sweep: Sweep | None, loc: Tensor | None
@@ -137,6 +141,13 @@ class NativeLibrary:
         ):  # fmt: skip
             raise MemoryError(f"no memory for the scratch tiles of {rows} x {rank.shape[0]} draws")
         return out
+
+    def argsort(self, coord: Tensor) -> Tensor:
+        """Stable argsort of contiguous float64 coordinates (D,)."""
+        order = torch.empty(coord.shape[0], dtype=torch.int64)
+        if self.handle.remix_argsort(coord.shape[0], _pointer(coord), _pointer(order)):
+            raise MemoryError(f"no memory to sort {coord.shape[0]} coordinates")
+        return order
 
     def factorise(self, diag: Tensor, weight: Tensor, coord: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(order, rank, vectors) of contiguous float64 parameters (D,), sort included."""

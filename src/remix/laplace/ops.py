@@ -142,16 +142,18 @@ def nll_adjoint_op(
     logdet: Tensor,
     table: Tensor,
     row_weight: Tensor,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of sum_b t_b NLL_b in x (B, D), diag, weight and coord (D,)."""
+    in_rows: bool,
+) -> tuple[Tensor, Tensor]:
+    """Gradients of sum_b t_b NLL_b: in x (B, D) if ``in_rows``, else empty; in diag, weight, coord and loc, (4, D)."""
     factor = Factor(order, rank, vectors, logdet, {table.dtype: table})
-    in_x, parameters = adjoint.nll_adjoint(x, loc, factor, row_weight)
-    return in_x, *parameters
+    in_x, parameters = adjoint.nll_adjoint(x, loc, factor, row_weight, in_rows)
+    return in_x if in_rows and in_x is not None else x.new_empty(0), parameters
 
 
 @nll_adjoint_op.register_fake
-def _(x: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return torch.empty(x.shape, dtype=x.dtype, device=x.device), *_three_like(x)
+def _(x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    in_x = torch.empty(x.shape, dtype=x.dtype, device=x.device) if rest[-1] else x.new_empty(0)
+    return in_x, x.new_empty(4, x.shape[-1], dtype=torch.float64)
 
 
 def _nll_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -164,23 +166,25 @@ def _nll_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor
 
 def _nll_backward(ctx: Any, row_weight: Tensor | None, _: Tensor | None) -> tuple[Any, ...]:
     x, loc, diag, weight, coord, *factor = ctx.saved_tensors
+    needed = ctx.needs_input_grad
     grads: list[Any] = [None] * 11
     if row_weight is None:
         return tuple(grads)
     gradient, ctx.gradient = ctx.gradient, None
-    if any(ctx.needs_input_grad[2:5]):
-        in_x, *parameters = nll_adjoint_op(x, loc, *factor, row_weight)
-        grads[2:5] = [g.to(p.dtype) for g, p in zip(parameters, (diag, weight, coord), strict=True)]
-        if torch.is_grad_enabled():
-            in_x = _scaled_solve(x, loc, diag, weight, coord, factor, row_weight)
-    elif gradient is None or torch.is_grad_enabled():
+    twice = torch.is_grad_enabled()  # the gradients in x and loc will be differentiated again
+    if any(needed[2:5]):
+        in_x, parameters = nll_adjoint_op(x, loc, *factor, row_weight, bool(needed[0] and not twice))
+        grads[2:5] = [g.to(p.dtype) for g, p in zip(parameters, (diag, weight, coord), strict=False)]
+        if not twice:
+            grads[0] = in_x if needed[0] else None
+            grads[1] = parameters[3].to(loc.dtype) if needed[1] else None
+            return tuple(grads)
+    if gradient is None or twice:
         in_x = _scaled_solve(x, loc, diag, weight, coord, factor, row_weight)
     else:
         in_x = _scale_rows(gradient, row_weight)
-    if ctx.needs_input_grad[0]:
-        grads[0] = in_x
-    if ctx.needs_input_grad[1]:
-        grads[1] = -in_x.sum(0)
+    grads[0] = in_x if needed[0] else None
+    grads[1] = -in_x.sum(0) if needed[1] else None
     return tuple(grads)
 
 

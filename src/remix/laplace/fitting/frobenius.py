@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from remix.laplace import kernels
 from remix.laplace.fitting.library import call, library, threads
 
 __all__ = ["FrobeniusRecipe", "descend", "frobenius_error", "frobenius_terms"]
@@ -34,7 +35,7 @@ def frobenius_terms(
     if v.ndim != 2 or weight.shape != (v.shape[0],) or coord.shape != (v.shape[0],):
         shapes = f"{tuple(v.shape)}, {tuple(weight.shape)}, {tuple(coord.shape)}"
         raise ValueError(f"v, weight and coord must be (D, N), (D,) and (D,), got {shapes}")
-    order = torch.argsort(coord, stable=True) if order is None else order
+    order = kernels.argsort(coord) if order is None else order
     native = library() is not None and v.device.type == "cpu" and v.dtype in (torch.float32, torch.float64)
     return (_native_terms if native else _terms)(v, weight, coord, order)
 

@@ -51,14 +51,16 @@ static int filter(const T* x, int64_t stride, int64_t rows, int64_t size, const 
 
 template <class T>
 static int gradients(const T* x, int64_t stride, int64_t rows, int64_t size, const T* loc, const int32_t* rank,
-                     const double* vectors, const T* row_weight, T* out, double* totals, int threads) {
+                     const double* vectors, const T* row_weight, T* out, double* gradients, int threads) {
   const int64_t lanes = 64 / sizeof(T), tiles = (rows + lanes - 1) / lanes;
   if (rows * size < worth_threads) threads = 1;
   const int workers = static_cast<int>(tiles < threads ? tiles : threads);
-  Scratch scratch(REMIX_CALL(gradient_scratch<T>, size, workers) * sizeof(T));
+  const size_t work = REMIX_CALL(gradient_scratch<T>, size, workers) * sizeof(T);
+  Scratch scratch(work + 4 * size * sizeof(double));
   if (!scratch.data) return 1;
-  advise_huge(out, rows * size * sizeof(T));
-  REMIX_CALL(gradient_rows<T>, x, stride, rows, size, loc, rank, vectors, row_weight, out, totals,
+  if (out) advise_huge(out, rows * size * sizeof(T));
+  double* totals = reinterpret_cast<double*>(static_cast<char*>(scratch.data) + work);
+  REMIX_CALL(gradient_rows<T>, x, stride, rows, size, loc, rank, vectors, row_weight, out, totals, gradients,
              static_cast<T*>(scratch.data), workers);
   return 0;
 }
@@ -80,6 +82,8 @@ static int sample(uint64_t seed, int64_t rows, int64_t size, const int32_t* rank
 
 REMIX_API int remix_abi() { return 1; }
 
+REMIX_API void remix_release() { remix::release_scratch(); }
+
 REMIX_API int remix_isa() { return static_cast<int>(remix::isa()); }
 
 // Returns 0, or 1 when there was no memory for the scratch. Shapes and meaning: rows.h.
@@ -97,8 +101,8 @@ REMIX_FILTER_API(double)
 #define REMIX_GRADIENTS_API(T)                                                                                         \
   REMIX_API int remix_gradients_##T(const T* x, int64_t stride, int64_t rows, int64_t size, const T* loc,              \
                                     const int32_t* rank, const double* vectors, const T* row_weight, T* out,           \
-                                    double* totals, int threads) {                                                     \
-    return remix::gradients(x, stride, rows, size, loc, rank, vectors, row_weight, out, totals, threads);              \
+                                    double* gradients, int threads) {                                                  \
+    return remix::gradients(x, stride, rows, size, loc, rank, vectors, row_weight, out, gradients, threads);           \
   }
 REMIX_GRADIENTS_API(float)
 REMIX_GRADIENTS_API(double)

@@ -91,15 +91,16 @@ REMIX_INLINE int64_t chain_scratch(int64_t count) {
 }
 
 // After chain_forward with states: sums over the lanes of `count` tiles of t g^2, t g zhat and t rho (h - C rho), per
-// position, for row weights t = weights[tile][lane] (null: all 1). sums[0..2] hold `size` values each and are written in
-// eights from the last chunk down, in this order: they may follow each other, with eight spare values after the third.
+// position, for row weights t = weights[tile][lane] (null: all 1), and, if weighted, of t g. sums[0..2], or [0..3], hold
+// `size` values each and are written in eights from the last chunk down, in this order: they may follow each other,
+// with eight spare values after the last.
 // solved (may be null) receives t g, g = Sigma^-1 x, as tiles; solved[t] may be tiles[t] itself. The states inside a
 // chunk are computed again from the kept one, so nothing of the size of a tile is written. `scratch` is aligned to a
 // cache line.
 template <class T, bool weighted>
 REMIX_INLINE void chain_backward(const T* const* tiles, int64_t count, int64_t size, const Forward<T>* forward,
                                  const Backward<T>* backward, const T* const* states, const T* const* weights,
-                                 T* scratch, T* const sums[3], T* const* solved) {
+                                 T* scratch, T* const* sums, T* const* solved) {
   constexpr int L = lanes<T>();
   using Vec = typename Line<T>::vec;
   T* const kept_h = scratch;
@@ -108,6 +109,7 @@ REMIX_INLINE void chain_backward(const T* const* tiles, int64_t count, int64_t s
   Vec* const square = reinterpret_cast<Vec*>(carried + count * L);
   Vec* const smooth = square + kChunk;
   Vec* const leverage = smooth + kChunk;
+  Vec* const plain = leverage + kChunk;
   for (int64_t t = 0; t < count; ++t) Line<T>::zero().store(carried + t * L);
   const int64_t chunks = (size + kChunk - 1) / kChunk;
   for (int64_t chunk = chunks - 1; chunk >= 0; --chunk) {
@@ -138,6 +140,7 @@ REMIX_INLINE void chain_backward(const T* const* tiles, int64_t count, int64_t s
         square[k] = t ? square[k] + gg : gg;
         smooth[k] = t ? smooth[k] + gz : gz;
         leverage[k] = t ? leverage[k] + rl : rl;
+        if (weighted) plain[k] = t ? plain[k] + tg.folded() : tg.folded();
         if (solved) tg.store(solved[t] + (start + k) * L);
         s = step.phi * rho;
       }
@@ -146,6 +149,7 @@ REMIX_INLINE void chain_backward(const T* const* tiles, int64_t count, int64_t s
     sum_folded<T>(square, length, sums[0] + start);
     sum_folded<T>(smooth, length, sums[1] + start);
     sum_folded<T>(leverage, length, sums[2] + start);
+    if (weighted) sum_folded<T>(plain, length, sums[3] + start);
   }
 }
 

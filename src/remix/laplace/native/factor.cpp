@@ -88,6 +88,15 @@ void fill_table(int64_t size, const double* vectors, T* table) {
 
 }  // namespace
 
+// order (size): stable argsort of coord. Returns 0, or 1 when there is no memory to sort.
+REMIX_API int remix_argsort(int64_t size, const double* coord, int64_t* order) {
+  remix::Scratch scratch(2 * size * sizeof(Entry));
+  if (!scratch.data) return 1;
+  Entry* entries = static_cast<Entry*>(scratch.data);
+  sort_coordinates(coord, size, entries, entries + size, order);
+  return 0;
+}
+
 // diag, weight, coord (size), in the order of the coordinates. Writes order and rank (size), and vectors (10, size) in
 // sorted order: diag, weight, phi, P, C, S, G, gam, N, f. Returns 0, or 1 when there is no memory to sort.
 REMIX_API int remix_factorise(int64_t size, const double* diag, const double* weight, const double* coord,

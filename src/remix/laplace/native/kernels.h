@@ -19,7 +19,7 @@ namespace REMIX_ISA {
                                  T*, T*, int);                                                                          \
   template int64_t gradient_scratch<T>(int64_t, int64_t);                                                               \
   template void gradient_rows<T>(const T*, int64_t, int64_t, int64_t, const T*, const int32_t*, const double*,          \
-                                 const T*, T*, double*, T*, int);                                                       \
+                                 const T*, T*, double*, double*, T*, int);                                              \
   template void sample_rows<T>(uint64_t, int64_t, int64_t, const int32_t*, const T*, const T*, T*, T*, int);
 REMIX_INSTANTIATE_ROWS(float)
 REMIX_INSTANTIATE_ROWS(double)

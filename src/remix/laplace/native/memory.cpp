@@ -63,4 +63,10 @@ Scratch::~Scratch() {
   std::free(spare);
 }
 
+void release_scratch() {
+  std::lock_guard<std::mutex> guard(kept().lock);
+  std::free(kept().data);
+  kept().data = nullptr, kept().size = 0;
+}
+
 }  // namespace remix

@@ -13,7 +13,7 @@ void advise_huge(void* data, size_t bytes);
 // the next call and shared by all threads of the process.
 class Scratch {
  public:
-  static constexpr size_t kept_bytes = size_t{64} << 20;
+  static constexpr size_t kept_bytes = size_t{160} << 20;
   explicit Scratch(size_t bytes);
   ~Scratch();
   Scratch(const Scratch&) = delete;
@@ -23,5 +23,8 @@ class Scratch {
  private:
   size_t size_;
 };
+
+// Frees the kept scratch.
+void release_scratch();
 
 }  // namespace remix

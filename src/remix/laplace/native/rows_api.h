@@ -15,7 +15,8 @@
   int64_t gradient_scratch(int64_t size, int64_t workers);                                                            \
   template <class T>                                                                                                  \
   void gradient_rows(const T* x, int64_t stride, int64_t rows, int64_t size, const T* loc, const int32_t* rank,       \
-                     const double* vectors, const T* row_weight, T* out, double* totals, T* scratch, int workers);    \
+                     const double* vectors, const T* row_weight, T* out, double* totals, double* gradients,           \
+                     T* scratch, int workers);                                                                        \
   template <class T>                                                                                                  \
   void sample_rows(uint64_t seed, int64_t rows, int64_t size, const int32_t* rank, const T* coef, const T* loc,       \
                    T* out, T* scratch, int workers);                                                                  \
