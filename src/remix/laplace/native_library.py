@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import weakref
 from ctypes import c_int, c_int64, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +16,7 @@ from remix.laplace.filters import Sweep
 __all__ = ["ABI", "NativeLibrary", "find_library"]
 
 ABI = 1
+LARGE = 1 << 22  # bytes from which results live in reusable blocks
 ISA_NAMES = ("generic", "avx2", "avx512")
 
 
@@ -74,12 +76,30 @@ class NativeLibrary:
         for function in self._sample.values():
             function.argtypes = [c_uint64, c_int64, c_int64, *[c_void_p] * 4, c_int]
             function.restype = c_int
+        self.handle.remix_take_block.argtypes, self.handle.remix_take_block.restype = [c_int64], c_void_p
+        self.handle.remix_give_block.argtypes, self.handle.remix_give_block.restype = [c_void_p], None
         self.handle.remix_argsort.argtypes, self.handle.remix_argsort.restype = [c_int64, c_void_p, c_void_p], c_int
         self.handle.remix_factorise.argtypes = [c_int64] + [c_void_p] * 6
         self.handle.remix_factorise.restype = c_int
         self._table = {torch.float32: self.handle.remix_table_float, torch.float64: self.handle.remix_table_double}
         for function in self._table.values():
             function.argtypes, function.restype = [c_int64, c_void_p, c_void_p], None
+
+    def empty(self, rows: int, size: int, dtype: torch.dtype) -> Tensor:
+        """Like torch.empty(rows, size). Large ones live in blocks that are used again when the tensor is gone.
+
+        On fresh memory the page faults alone cost more than the sweeps. At most 256 MiB of unused blocks are kept;
+        `kernels.release` frees them.
+        """
+        count = rows * size * dtype.itemsize
+        if count < LARGE:
+            return torch.empty(rows, size, dtype=dtype)
+        address = self.handle.remix_take_block(count)
+        if not address:
+            raise MemoryError(f"no memory for {rows} x {size} numbers ({count / 2**20:.0f} MiB)")
+        buffer = (ctypes.c_char * count).from_address(address)
+        weakref.finalize(buffer, self.handle.remix_give_block, address).atexit = False
+        return torch.frombuffer(buffer, dtype=dtype).view(rows, size)
 
     def filter_rows(
         self,
@@ -97,7 +117,7 @@ class NativeLibrary:
             loc = loc.contiguous()
         rows, size = x.shape
         total = torch.empty(rows, dtype=torch.float64) if squares else None
-        out = torch.empty(rows, size, dtype=x.dtype) if keep else None
+        out = self.empty(rows, size, x.dtype) if keep else None
         if rows == 0:
             return out, total
         first, second = sweeps[0], sweeps[1] if len(sweeps) > 1 else None
@@ -118,7 +138,7 @@ class NativeLibrary:
             x = x.contiguous()
         loc, row_weight = loc.contiguous(), row_weight.contiguous()  # held until the call returns
         rows, size = x.shape
-        out = torch.empty(rows, size, dtype=x.dtype) if in_rows else None
+        out = self.empty(rows, size, x.dtype) if in_rows else None
         parameters = torch.empty(4, size, dtype=torch.float64)
         if not rows:
             return out, parameters.zero_()
@@ -133,7 +153,7 @@ class NativeLibrary:
         self, seed: int, rows: int, rank: Tensor, dtype: torch.dtype, sweep: Sweep | None, loc: Tensor | None
     ) -> Tensor:
         """(rows, D) standard normal draws through an upward sweep, plus loc. A row depends on seed and number only."""
-        out = torch.empty(rows, rank.shape[0], dtype=dtype)
+        out = self.empty(rows, rank.shape[0], dtype)
         coef = sweep.coef if sweep else None
         if rows and self._sample[dtype](
             seed, rows, rank.shape[0], _pointer(rank), _pointer(coef), _pointer(loc), _pointer(out),

@@ -38,7 +38,6 @@ static int filter(const T* x, int64_t stride, int64_t rows, int64_t size, const 
   Scratch scratch(rows == 1 ? size * sizeof(T) : workers * size * 64);
   if (!scratch.data) return 1;
   T* work = static_cast<T*>(scratch.data);
-  if (out) advise_huge(out, rows * out_stride * sizeof(T));
   if (rows == 1) {
     REMIX_CALL(filter_single<T>, x, size, loc, rank, first, first_down != 0, second, second_down != 0, squares, out,
                work, threads);
@@ -58,7 +57,6 @@ static int gradients(const T* x, int64_t stride, int64_t rows, int64_t size, con
   const size_t work = REMIX_CALL(gradient_scratch<T>, size, workers) * sizeof(T);
   Scratch scratch(work + 4 * size * sizeof(double));
   if (!scratch.data) return 1;
-  if (out) advise_huge(out, rows * size * sizeof(T));
   double* totals = reinterpret_cast<double*>(static_cast<char*>(scratch.data) + work);
   REMIX_CALL(gradient_rows<T>, x, stride, rows, size, loc, rank, vectors, row_weight, out, totals, gradients,
              static_cast<T*>(scratch.data), workers);
@@ -73,7 +71,6 @@ static int sample(uint64_t seed, int64_t rows, int64_t size, const int32_t* rank
   const int workers = static_cast<int>(tiles < threads ? tiles : threads);
   Scratch scratch(workers * size * 64);
   if (!scratch.data) return 1;
-  advise_huge(out, rows * size * sizeof(T));
   REMIX_CALL(sample_rows<T>, seed, rows, size, rank, coef, loc, out, static_cast<T*>(scratch.data), workers);
   return 0;
 }
@@ -81,8 +78,6 @@ static int sample(uint64_t seed, int64_t rows, int64_t size, const int32_t* rank
 }  // namespace remix
 
 REMIX_API int remix_abi() { return 1; }
-
-REMIX_API void remix_release() { remix::release_scratch(); }
 
 REMIX_API int remix_isa() { return static_cast<int>(remix::isa()); }
 

@@ -118,7 +118,6 @@ REMIX_INLINE void fence() {}
 template <class T>
 void load_tile(const T* x, int64_t stride, int rows, const T* loc, const int32_t* rank, int64_t size, T* tile) {
   constexpr int L = lanes<T>();
-  constexpr int ahead = 64 / sizeof(T) * 8;
   const T* from[L];
   for (int b = 0; b < L; ++b) from[b] = x + (b < rows ? b : rows - 1) * stride;
   const T zeros[L] = {};
@@ -128,7 +127,6 @@ void load_tile(const T* x, int64_t stride, int rows, const T* loc, const int32_t
     for (int j = 0; j < L; ++j) to[j] = tile + static_cast<int64_t>(rank[i + j]) * L;
     if (i + 2 * L <= size)
       for (int j = 0; j < L; ++j) __builtin_prefetch(tile + static_cast<int64_t>(rank[i + L + j]) * L, 1);
-    for (int b = 0; b < rows; ++b) __builtin_prefetch(from[b] + i + ahead);
     load_block(from, i, loc ? loc + i : zeros, to);
   }
   for (; i < size; ++i)
