@@ -39,7 +39,19 @@ def low_rank(held_out: Tensor, log_variance: Tensor, noise: Tensor, loadings: Te
 
 
 def factor_analysis(u: Tensor, factors: int, steps: int = 200) -> tuple[Tensor, Tensor]:
-    """Maximum likelihood by EM from the leading singular vectors: (noise (D,), loadings (D, k))."""
+    """Maximum likelihood by EM from the leading singular vectors: (noise (D,), loadings (D, k)).
+
+    On one thread where the matrices are too thin to share: waking a second one costs more than it does.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1 if u.numel() < 10_000_000 else threads)
+    try:
+        return _expectation_maximisation(u, factors, steps)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _expectation_maximisation(u: Tensor, factors: int, steps: int) -> tuple[Tensor, Tensor]:
     count = u.shape[0]
     _, values, vectors = torch.svd_lowrank(u, q=min(factors + 6, *u.shape), niter=4)
     loadings = vectors[:, :factors] * (values[:factors] / math.sqrt(count)) * 0.9
