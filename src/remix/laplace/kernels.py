@@ -76,7 +76,7 @@ def native() -> NativeLibrary | None:
 
 
 def release() -> None:
-    """Gives the unused memory that the native kernels keep for the next call (at most 256 MiB) back to the system."""
+    """Gives the unused memory that the native kernels keep for the next call (at most 384 MiB) back to the system."""
     library = _load()[0]
     if library is not None:
         library.handle.remix_release()

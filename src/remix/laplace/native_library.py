@@ -88,7 +88,7 @@ class NativeLibrary:
     def empty(self, rows: int, size: int, dtype: torch.dtype) -> Tensor:
         """Like torch.empty(rows, size). Large ones live in blocks that are used again when the tensor is gone.
 
-        On fresh memory the page faults alone cost more than the sweeps. At most 256 MiB of unused blocks are kept;
+        On fresh memory the page faults alone cost more than the sweeps. At most 384 MiB of unused blocks are kept;
         `kernels.release` frees them.
         """
         count = rows * size * dtype.itemsize

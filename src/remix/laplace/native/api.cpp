@@ -40,7 +40,7 @@ static int filter(const T* x, int64_t stride, int64_t rows, int64_t size, const 
   T* work = static_cast<T*>(scratch.data);
   if (rows == 1) {
     REMIX_CALL(filter_single<T>, x, size, loc, rank, first, first_down != 0, second, second_down != 0, squares, out,
-               work, threads);
+               work);
   } else {
     REMIX_CALL(filter_rows<T>, x, stride, rows, size, loc, rank, first, first_down != 0, second, second_down != 0,
                squares, out, out_stride, work, workers);
@@ -54,7 +54,7 @@ static int gradients(const T* x, int64_t stride, int64_t rows, int64_t size, con
   const int64_t lanes = 64 / sizeof(T), tiles = (rows + lanes - 1) / lanes;
   if (rows * size < worth_threads) threads = 1;
   const int workers = static_cast<int>(tiles < threads ? tiles : threads);
-  const size_t work = REMIX_CALL(gradient_scratch<T>, size, workers) * sizeof(T);
+  const size_t work = REMIX_CALL(gradient_scratch<T>, size, tiles, workers) * sizeof(T);
   Scratch scratch(work + 4 * size * sizeof(double));
   if (!scratch.data) return 1;
   double* totals = reinterpret_cast<double*>(static_cast<char*>(scratch.data) + work);

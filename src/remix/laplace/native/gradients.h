@@ -11,9 +11,9 @@ constexpr int kSums = 4;
 
 // Values of scratch that gradient_rows needs, 64-byte aligned.
 template <class T>
-int64_t gradient_scratch(int64_t size, int64_t workers) {
+int64_t gradient_scratch(int64_t size, int64_t tiles, int64_t workers) {
   const int64_t chunks = (size + kChunk - 1) / kChunk, padded = (size + 15) / 16 * 16;
-  return 10 * padded + kWave * kSums * padded + workers * (size + chunks + 6 * kChunk + 2) * lanes<T>();
+  return 10 * padded + (tiles < kWave ? tiles : kWave) * kSums * padded + workers * (size + chunks + 6 * kChunk + 2) * lanes<T>();
 }
 
 // From the sums over rows, in sorted order, to the gradients in loc, diag, weight and the gap before each position, in
@@ -36,16 +36,15 @@ void gradient_rows(const T* x, int64_t stride, int64_t rows, int64_t size, const
                    const double* vectors, const T* row_weight, T* out, double* totals, double* gradients, T* scratch,
                    int workers) {
   constexpr int L = lanes<T>();
-  const int64_t chunks = (size + kChunk - 1) / kChunk, padded = (size + 15) / 16 * 16;
+  const int64_t chunks = (size + kChunk - 1) / kChunk, padded = (size + 15) / 16 * 16, tiles = (rows + L - 1) / L;
   chain::Forward<T>* forward = reinterpret_cast<chain::Forward<T>*>(scratch);
   chain::Backward<T>* backward = reinterpret_cast<chain::Backward<T>*>(scratch + 4 * padded);
   T* sums = scratch + 10 * padded;
-  T* own = sums + kWave * kSums * padded;
+  T* own = sums + (tiles < kWave ? tiles : kWave) * kSums * padded;
   const int64_t own_size = (size + chunks + 6 * kChunk + 2) * L;
   const ChainFactor factor = chain_factor(vectors, size);
   chain::chain_steps<T>(factor, forward, backward);
   const bool stream = rows * size * static_cast<int64_t>(sizeof(T)) > (int64_t{8} << 20);
-  const int64_t tiles = (rows + L - 1) / L;
   constexpr int64_t block = 1 << 14;  // positions that one task adds up
   const int64_t blocks = (size + block - 1) / block;
   double total = 0;

@@ -16,8 +16,8 @@ namespace REMIX_ISA {
   template void filter_rows<T>(const T*, int64_t, int64_t, int64_t, const T*, const int32_t*, const T*, bool, const T*, \
                                bool, double*, T*, int64_t, T*, int);                                                    \
   template void filter_single<T>(const T*, int64_t, const T*, const int32_t*, const T*, bool, const T*, bool, double*,  \
-                                 T*, T*, int);                                                                          \
-  template int64_t gradient_scratch<T>(int64_t, int64_t);                                                               \
+                                 T*, T*);                                                                               \
+  template int64_t gradient_scratch<T>(int64_t, int64_t, int64_t);                                                      \
   template void gradient_rows<T>(const T*, int64_t, int64_t, int64_t, const T*, const int32_t*, const double*,          \
                                  const T*, T*, double*, double*, T*, int);                                              \
   template void sample_rows<T>(uint64_t, int64_t, int64_t, const int32_t*, const T*, const T*, T*, T*, int);

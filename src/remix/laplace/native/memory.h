@@ -8,7 +8,7 @@ namespace remix {
 // Asks for huge pages where the system takes advice; for memory that has not been touched yet. Never fails.
 void advise_huge(void* data, size_t bytes);
 
-constexpr size_t kept_bytes = size_t{256} << 20;  // freed blocks kept at most, all together
+constexpr size_t kept_bytes = size_t{384} << 20;  // freed blocks kept at most, all together
 
 // A block of at least `bytes`, 64-byte aligned, from the kept ones if one fits; null when there is no memory.
 void* take_block(size_t bytes);
