@@ -157,9 +157,9 @@ class Knowledge:
         """The points of all known statistics that data passes inside one block."""
         points = dict.fromkeys(layer.point for layer in (*self.layers.values(), *self.moments))
         block = self.backbone.blocks()[number]
+        inputs = torch.zeros(2, *self.block_shapes[number]).to(self.like)
         with evaluating(self.module), Taps(self.module, points) as taps:
-            like = probe_images(self.module, self.backbone.input_shape)
-            block(torch.zeros(2, *self.block_shapes[number]).to(like))
+            block(inputs)
             return set(taps)
 
     @property
