@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -19,12 +21,21 @@ from remix.statistics import (
 )
 
 
-@pytest.fixture(autouse=True)
+@contextmanager
 def one_thread():
+    """These networks are far too small to share among threads."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    with one_thread():
+        yield
 
 
 @pytest.fixture
@@ -49,7 +60,9 @@ def _images(count: int, dtype: torch.dtype, generator: torch.Generator) -> Tenso
     return noise.cumsum(-1) / 4
 
 
-def measure(classifier: Classifier, images: Tensor, labels: Tensor) -> tuple[dict[str, LayerStatistics], ClassGaussians]:
+def measure(
+    classifier: Classifier, images: Tensor, labels: Tensor
+) -> tuple[dict[str, LayerStatistics], ClassGaussians]:
     backbone = classifier.backbone
     inside = LayerMeter(batchnorm_points(backbone), "channels", ("laplace", "dense"))
     inputs = LayerMeter(list(block_input_points(backbone).values()), "channels", ())
@@ -129,10 +142,20 @@ def train_on_digits(digits: tuple[Tensor, Tensor], width: int, seed: int, epochs
 
 @pytest.fixture(scope="session")
 def digit_classifier(digits) -> Classifier:
-    return train_on_digits(digits, width=8, seed=0)
+    with one_thread():
+        return train_on_digits(digits, width=8, seed=0)
 
 
 @pytest.fixture(scope="session")
 def verifier(digits) -> Classifier:
     """Another width, another seed: it shares nothing with the network that is inverted."""
-    return train_on_digits(digits, width=12, seed=1)
+    with one_thread():
+        return train_on_digits(digits, width=12, seed=1)
+
+
+@pytest.fixture(scope="session")
+def learned(digit_classifier, digits) -> tuple[Knowledge, ClassGaussians]:
+    """What is known of the digits once the network has seen them."""
+    with one_thread():
+        layers, gaussians = measure(digit_classifier, *digits)
+    return Knowledge(digit_classifier.backbone, layers, digit_classifier.head), gaussians

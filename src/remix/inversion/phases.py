@@ -175,7 +175,7 @@ class _Run:
         tensors |= {f"kept.{i}": tensor for i, tensor in enumerate(self.kept)}
         tensors["generator"] = self.generator.get_state()
         if self.previous is not None:
-            tensors["previous"] = self.previous
+            tensors["previous"] = self.previous.clone()  # may be one of those kept, and files hold no tensor twice
         others = {name: terms for name, terms in self.history.items() if name != phase.name}
         record = {
             "phases": [phase.name for phase in self.phases],

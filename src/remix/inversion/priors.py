@@ -13,7 +13,7 @@ from torch.distributions import MultivariateNormal
 from remix.inversion.gaussian_forms import FORMS, Form, diagonal_kl, form_of_quadratic, gaussian_kl
 from remix.inversion.measurements import LayerMoments, Measurement, Reading, RowForms, WhitenedMoments
 from remix.inversion.statistics_penalties import reduce_layers
-from remix.laplace import LaplaceNormal
+from remix.laplace import LaplaceCovariance, LaplaceNormal
 from remix.statistics import Kind, LayerStatistics
 
 __all__ = ["PRIORS", "CovariancePrior", "PriorKind", "check_prior"]
@@ -86,6 +86,8 @@ def _layer_prior(layer: LayerStatistics, kind: PriorKind, form: Form) -> _LayerP
     if kind == "laplace-dct" and (not isinstance(prior, LaplaceNormal) or prior.basis is None):
         raise ValueError(f"'{layer.key}' has no covariance in the DCT basis: measure it with transform='dct'")
     assert isinstance(prior, LaplaceNormal | MultivariateNormal)
+    if isinstance(prior, LaplaceNormal):
+        prior = _without_checks(prior)
     logdet = 2 * prior.entropy() - layer.dim * _LOG_2_PI_E
     if layer.view.name != "map" and layer.dim <= _MOMENT_LIMIT:
         precision = prior.precision_matrix
@@ -97,6 +99,12 @@ def _layer_prior(layer: LayerStatistics, kind: PriorKind, form: Form) -> _LayerP
             )
         return _WhitenedPrior(layer, WhitenedMoments(layer, prior))
     return _RowPrior(layer, RowForms(layer, prior), form, logdet)
+
+
+def _without_checks(normal: LaplaceNormal) -> LaplaceNormal:
+    """The loop itself looks for activations that are not finite, and can say in which layer they begin."""
+    covariance = LaplaceCovariance(**normal.covariance.tensors(), validate_args=False)
+    return LaplaceNormal(normal.loc.detach(), covariance, normal.basis, validate_args=False)
 
 
 _LOG_2_PI_E = 2.8378770664093453
