@@ -226,14 +226,14 @@ def test_numbers_that_stop_being_finite_are_named_and_the_last_good_state_kept(i
     assert error.state.step == 6
     assert error.state.best_loss == min(error.state.history["loss"])
     assert torch.equal(error.state.tensors[0], error.state.best[0])
-    state, finished = optimise(run, torch.Generator().manual_seed(1), state=error.state)  # it can go on from there
+    _, finished = optimise(run, torch.Generator().manual_seed(1), state=error.state)  # it can go on from there
     assert finished
 
 
 def test_a_bad_start_stops_in_step_0_without_a_state(images, knowledge):
     bad = images.clone()
     bad[3, 0, 1, 1] = float("inf")
-    with pytest.raises(InversionStoppedError, match="step 0.*first in image 3") as caught:
+    with pytest.raises(InversionStoppedError, match=r"step 0.*first in image 3") as caught:
         optimise(augmented(bad, knowledge), torch.Generator())
     assert caught.value.state is None
 

@@ -48,7 +48,7 @@ def test_selected_features_have_exactly_the_mean_and_spread_of_their_class(gauss
 def test_bad_targets_are_refused(gaussians, generator):
     with pytest.raises(ValueError, match="there is no class 4; known are 2, 5, 7"):
         feature_targets(torch.tensor([2, 4]), gaussians, None, generator)
-    with pytest.raises(ValueError, match="there is no class 10: the head has classes 0..9"):
+    with pytest.raises(ValueError, match=r"there is no class 10: the head has classes 0..9"):
         label_targets(torch.tensor([3, 10]), 10)
     with pytest.raises(ValueError, match="must not be negative"):
         Targets(torch.tensor([-1]))
