@@ -1,4 +1,4 @@
-"""Adam on a few tensors, with a state that can be saved and a step that can leave the old point in place."""
+"""Adam on a few tensors, with a state that can be read and set."""
 
 from __future__ import annotations
 
@@ -9,37 +9,48 @@ from torch import Tensor
 
 __all__ = ["Adam"]
 
+_FUSED = ("cpu", "cuda")  # where torch makes the step in one pass over memory, four times as fast
+
 
 class Adam:
-    """Adam (Kingma and Ba, 2015) with betas 0.9, 0.999 and eps 1e-8, as `torch.optim.Adam` computes it.
+    """`torch.optim.Adam` with its default settings, for tensors that are no parameters of a module.
 
-    Unlike there, a step may write the new point to other tensors, so that the old one can be kept as the best so far
-    without being copied first.
-
-    Attributes:
-        first: running means of the gradients.
-        second: running means of their squares.
-        steps: steps made.
+    Args:
+        tensors: what every step changes in place.
 
     """
 
-    betas = (0.9, 0.999)
-    eps = 1e-8
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        self._tensors = list(tensors)
+        fused = all(tensor.device.type in _FUSED for tensor in tensors)
+        self._optimiser = torch.optim.Adam(self._tensors, fused=fused)
+        self.set(0, *([torch.zeros_like(tensor) for tensor in tensors] for _ in range(2)))
 
-    def __init__(self, like: Sequence[Tensor]) -> None:
-        self.first = [torch.zeros_like(tensor) for tensor in like]
-        self.second = [torch.zeros_like(tensor) for tensor in like]
-        self.steps = 0
+    @property
+    def steps(self) -> int:
+        """Steps made."""
+        return int(self._optimiser.state[self._tensors[0]]["step"])
 
-    @torch.no_grad()
-    def step(self, old: Sequence[Tensor], new: Sequence[Tensor], gradients: Sequence[Tensor], rate: float) -> None:
-        """Write the point after ``old`` to ``new``, which may be the same tensors. The gradients are overwritten."""
-        beta1, beta2 = self.betas
-        self.steps += 1
-        size = rate / (1 - beta1**self.steps)
-        scale = (1 - beta2**self.steps) ** 0.5
-        for x, y, g, m, v in zip(old, new, gradients, self.first, self.second, strict=True):
-            m.lerp_(g, 1 - beta1)
-            v.mul_(beta2).addcmul_(g, g, value=1 - beta2)
-            spread = torch.sqrt(v, out=g).div_(scale).add_(self.eps)
-            torch.addcdiv(x, m, spread, value=-size, out=y)
+    @property
+    def first(self) -> list[Tensor]:
+        """Running means of the gradients."""
+        return [self._optimiser.state[tensor]["exp_avg"] for tensor in self._tensors]
+
+    @property
+    def second(self) -> list[Tensor]:
+        """Running means of the squared gradients."""
+        return [self._optimiser.state[tensor]["exp_avg_sq"] for tensor in self._tensors]
+
+    def set(self, steps: int, first: Sequence[Tensor], second: Sequence[Tensor]) -> None:
+        """Go on from here."""
+        for tensor, m, v in zip(self._tensors, first, second, strict=True):
+            count = torch.tensor(float(steps), device=tensor.device)
+            self._optimiser.state[tensor] = {"step": count, "exp_avg": m, "exp_avg_sq": v}
+
+    def step(self, gradients: Sequence[Tensor], rate: float) -> None:
+        """Change the tensors."""
+        for tensor, gradient in zip(self._tensors, gradients, strict=True):
+            tensor.grad = gradient
+        self._optimiser.param_groups[0]["lr"] = rate
+        self._optimiser.step()
+        self._optimiser.zero_grad()

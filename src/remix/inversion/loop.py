@@ -93,14 +93,13 @@ def optimise(
     objective = Objective(task.terms, task.section, task.variable, task.micro_batch)
     state = state or LoopState(task.variable.tensors, Adam(task.variable.tensors))
     task.variable.tensors = state.tensors
-    spare: list[Tensor] | None = None
     while state.step < task.schedule.steps:
         before, made = generator.get_state(), state.step
         try:
             weigh = _Weights(objective.terms, state)
             values, gradients = objective.evaluate(generator, weigh, state.step)
             with uninterrupted():
-                report, spare = _commit(task, objective.terms, state, weigh, values, gradients, spare)
+                report = _commit(task, objective.terms, state, weigh, values, gradients)
             if progress is not None:
                 progress(report)
         except KeyboardInterrupt:
@@ -135,20 +134,15 @@ def _commit(
     weigh: _Weights,
     values: dict[str, float],
     gradients: list[Tensor],
-    spare: list[Tensor] | None,
-) -> tuple[StepReport, list[Tensor] | None]:
-    """Make a step: best so far, optimiser, history. Returns tensors that may be written to, if there are any."""
+) -> StepReport:
+    """Make a step: best so far, optimiser, history."""
     loss = sum(term.weight * values[term.name] for term in terms)
     rate = task.schedule(state.step)
-    target = state.tensors
     if task.keep_best and loss < state.best_loss:
-        # The point just measured stays as it is, as the best one, and the step is written elsewhere: no copy is made.
-        target, spare = spare or [torch.empty_like(tensor) for tensor in state.tensors], state.best
-        state.best, state.best_loss, state.best_step = state.tensors, loss, state.step
+        state.keep_as_best(loss)
     if task.gradient_limit is not None:
         _limit(gradients, task.gradient_limit)
-    state.adam.step(state.tensors, target, gradients, rate)
-    state.tensors = task.variable.tensors = target
+    state.adam.step(gradients, rate)
     task.variable.commit()
     if not state.first:
         state.first.update(values)
@@ -160,7 +154,7 @@ def _commit(
     if task.adjust is not None:
         for tensor in state.tensors:
             task.adjust(state.step, tensor)
-    return report, spare
+    return report
 
 
 def _limit(gradients: list[Tensor], limit: float) -> None:

@@ -42,6 +42,15 @@ class LoopState:
     first: dict[str, float] = field(default_factory=dict)
     history: dict[str, list[float]] = field(default_factory=dict)
 
+    def keep_as_best(self, loss: float) -> None:
+        """Remember the unknowns as they are now, with the loss they have."""
+        if self.best is None:
+            self.best = [tensor.clone() for tensor in self.tensors]
+        else:
+            for kept, tensor in zip(self.best, self.tensors, strict=True):
+                kept.copy_(tensor)
+        self.best_loss, self.best_step = loss, self.step
+
     def to_tensors(self) -> dict[str, Tensor]:
         """Copies of the tensors by name."""
         groups = {"variable": self.tensors, "first": self.adam.first, "second": self.adam.second}
@@ -80,12 +89,13 @@ class LoopState:
                     )
             return [one.to(other, copy=True) for one, other in zip(found, like, strict=True) if one is not None]
 
-        adam = Adam(like)
-        adam.first, adam.second, adam.steps = group("first"), group("second"), record["adam_steps"]
+        current = group("variable")
+        adam = Adam(current)
+        adam.set(record["adam_steps"], group("first"), group("second"))
         best = group("best") if "best.0" in tensors else None
         loss = math.inf if record["best_loss"] is None else float(record["best_loss"])
         return cls(
-            group("variable"),
+            current,
             adam,
             record["step"],
             best,
