@@ -44,3 +44,16 @@ def test_typical_set_is_zero_where_the_form_has_its_natural_value():
     logdet = vector(0.3).sum()
     assert form_of_quadratic(vector(7.0).sum(), logdet, 7, "typical").item() == 0
     assert form_of_quadratic(vector(3.5).sum(), logdet, 7, "typical").item() == pytest.approx(0.25)
+    assert form_of_quadratic(vector(10.5).sum(), logdet, 7, "typical").item() == pytest.approx(0.25)
+
+
+def test_far_from_the_typical_set_the_slope_stays_what_it_is_at_twice_the_natural_value():
+    logdet = vector(0.3).sum()
+    slopes = []
+    for number in (14.0, 14.0 + 1e-9, 700.0):
+        quadratic = vector(number).requires_grad_()
+        value = form_of_quadratic(quadratic.sum(), logdet, 7, "typical")
+        slopes += torch.autograd.grad(value, quadratic)[0].tolist()
+    assert slopes == pytest.approx([2 / 7] * 3)
+    assert form_of_quadratic(vector(14.0).sum(), logdet, 7, "typical").item() == pytest.approx(1)
+    assert form_of_quadratic(vector(700.0).sum(), logdet, 7, "typical").item() == pytest.approx(197)
