@@ -96,3 +96,32 @@ def test_chunks_are_few_and_of_nearly_equal_size(count, most):
     assert max(sizes) <= most
     assert max(sizes) - min(sizes) <= 1
     assert len(parts) == -(-count // most)
+
+
+def test_when_numbers_stop_being_finite_finished_results_and_a_checkpoint_are_kept(whole):
+    from remix.inversion import InversionStoppedError
+
+    calls = []
+
+    def breaking(x):
+        calls.append(1)
+        return x * float("nan") if len(calls) > 22 else x  # phase d, step 4
+
+    class Output(Distance):
+        def __init__(self, target):
+            self.measurements = [ImageAverage(lambda s: (s.output - target[s.part]).square().flatten(1).sum(1))]
+
+    def fragile(previous, generator):
+        start = torch.randn(3, 1, 4, 4, generator=generator)
+        target = torch.zeros_like(start) if previous is None else previous + 1
+        section = Section(nn.Identity(), breaking)
+        return Task([Term("distance", 1.0, Output(target))], section, TensorVariable(start), Schedule(6, 0.2))
+
+    run = [Phase(name, fragile, keep=name in "bd", usable=name in "bd") for name in "abcd"]
+    with pytest.raises(InversionStoppedError, match="step 4") as caught:
+        run_phases(run, torch.Generator().manual_seed(5))
+    assert len(caught.value.results) == 1
+    calls.clear()
+    rest = run_phases(run, torch.Generator(), resume=caught.value.checkpoint)
+    assert rest.finished
+    assert len(rest.results) == 2

@@ -163,6 +163,18 @@ def test_a_start_that_is_not_finite(knowledge, targets):
         invert_pixels(knowledge, targets, torch.Generator(), PIXELS, start=start)
 
 
+@pytest.mark.parametrize(("kind", "form"), [("laplace", "kl"), ("dense", "kl"), ("diagonal", "kl"), ("dense", "nll")])
+def test_activations_that_are_not_finite_in_a_channel_prior(images, targets, kind, form):
+    backbone = create_backbone("convnet8", width=3).double().eval()
+    layers = measure_layers(backbone, [images], batchnorm_points(backbone), kinds=("laplace", "dense"))
+    known = Knowledge(backbone, layers, GrowingHead(12, [4]).double())
+    with torch.no_grad():
+        backbone.convolutions[3].conv.weight[0, 0, 0, 0] = float("inf")
+    settings = replace(PIXELS, prior=PriorSettings(kind, form))
+    with pytest.raises(InversionStoppedError, match=r"step 0: activations at 'convolutions\.3\.conv:output'"):
+        invert_pixels(known, targets, torch.Generator(), settings)
+
+
 def test_activations_that_are_not_finite_in_a_map_prior(images, targets):
     backbone = create_backbone("convnet8", width=3).double().eval()
     points = [str(batchnorm_points(backbone)[2])]

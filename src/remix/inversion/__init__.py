@@ -1,6 +1,7 @@
 """From a frozen network and its statistics to pseudo-samples."""
 
 from remix.inversion.augment import Augmentation
+from remix.inversion.checkpoint import Checkpoint
 from remix.inversion.dream import Dream
 from remix.inversion.gaussian_forms import FORMS, Form
 from remix.inversion.generator import GeneratorSource, train_generator
@@ -11,7 +12,7 @@ from remix.inversion.layerwise import invert_layerwise
 from remix.inversion.loop import InversionStoppedError, StepReport, Task, optimise
 from remix.inversion.loop_state import LoopState
 from remix.inversion.observed import Observed, Section, frozen
-from remix.inversion.phases import Checkpoint, Phase, Progress, run_phases
+from remix.inversion.phases import Phase, Progress, run_phases
 from remix.inversion.pixels import invert_pixels
 from remix.inversion.priors import PRIORS, CovariancePrior, PriorKind
 from remix.inversion.pyramid import invert_pyramid

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from remix.inversion.checkpoint import Checkpoint
 from remix.inversion.observed import frozen
-from remix.inversion.phases import Checkpoint, Phase, Progress, run_phases
+from remix.inversion.phases import Phase, Progress, run_phases
 from remix.inversion.targets import Targets
 
 __all__ = ["Dream", "chunks", "dream_in_chunks", "noise"]

@@ -59,6 +59,7 @@ def gaussian_kl(quadratic: Tensor, logdet: Tensor, covariance: Tensor) -> Tensor
     """
     dim = len(covariance)
     ridge = 1e-6 * covariance.diagonal().mean().detach() + torch.finfo(covariance.dtype).tiny
-    factor = torch.linalg.cholesky(covariance + torch.diag(ridge.expand(dim)))
+    # Without its own check of errors: what is not finite is looked for, and named, by the loop.
+    factor, _ = torch.linalg.cholesky_ex(covariance + torch.diag(ridge.expand(dim)))
     kl: Tensor = 0.5 * (quadratic - dim + logdet - 2 * factor.diagonal().log().sum()) / dim
     return kl

@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
+from remix.inversion.checkpoint import Checkpoint
 from remix.inversion.dream import OnProgress, noise
 from remix.inversion.generator_network import ImageGenerator
 from remix.inversion.image_priors import Smoothness
 from remix.inversion.knowledge import Knowledge
 from remix.inversion.loop import Task
 from remix.inversion.observed import frozen
-from remix.inversion.phases import Checkpoint, Phase, run_phases
+from remix.inversion.phases import Phase, run_phases
 from remix.inversion.settings import GeneratorSettings
 from remix.inversion.statistics_penalties import StatisticsKl
 from remix.inversion.target_penalties import ClassBalance, SelfConfidence

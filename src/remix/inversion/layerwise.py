@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from remix.inversion.checkpoint import Checkpoint
 from remix.inversion.dream import Dream, OnProgress, dream_in_chunks, noise
 from remix.inversion.knowledge import Knowledge
 from remix.inversion.loop import Task
 from remix.inversion.measurements import LayerMoments, Measurement, Reading
 from remix.inversion.observed import Observed
-from remix.inversion.phases import Checkpoint, Phase
+from remix.inversion.phases import Phase
 from remix.inversion.settings import LayerwiseSettings
 from remix.inversion.statistics_penalties import StatisticsKl
 from remix.inversion.target_penalties import FeatureMatch

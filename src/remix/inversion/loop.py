@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from remix.inversion.adam import Adam
+from remix.inversion.checkpoint import Checkpoint
 from remix.inversion.interrupts import uninterrupted
 from remix.inversion.loop_state import LoopState
 from remix.inversion.objective import Objective
@@ -60,11 +61,21 @@ class StepReport:
 
 
 class InversionStoppedError(NonFiniteActivationError):
-    """Numbers stopped being finite. ``point`` says where, ``state`` is the last good state (None if there was none)."""
+    """Numbers stopped being finite.
+
+    Attributes:
+        point: where.
+        state: the last good state of the optimisation, or None if there was none.
+        results: what earlier phases of a strategy found that was to be kept (finished chunks of images).
+        checkpoint: of a strategy, to go on from the last good state; None if there was none.
+
+    """
 
     def __init__(self, point: Point, message: str, state: LoopState | None) -> None:
         super().__init__(point, message)
         self.state = state
+        self.results: list[Tensor] = []
+        self.checkpoint: Checkpoint | None = None
 
 
 def optimise(

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from remix.inversion.adam import Adam
-from remix.inversion.loop import StepReport, Task, optimise
+from remix.inversion.checkpoint import Checkpoint
+from remix.inversion.loop import InversionStoppedError, StepReport, Task, optimise
 from remix.inversion.loop_state import LoopState
-from remix.statistics import read_file, write_file
 
-__all__ = ["Checkpoint", "Outcome", "Phase", "Progress", "run_phases"]
-
-_KIND, _VERSION = "inversion", 1  # of the file
+__all__ = ["Outcome", "Phase", "Progress", "run_phases"]
 
 
 @dataclass(frozen=True)
@@ -36,23 +32,6 @@ class Phase:
     build: Callable[[Tensor | None, torch.Generator], Task]
     keep: bool = False
     usable: bool = False
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """Where a strategy stands, as plain tensors and plain JSON."""
-
-    tensors: Mapping[str, Tensor]
-    record: Mapping[str, Any]
-
-    def save(self, path: str | Path) -> None:
-        """Write to one safetensors file."""
-        write_file(path, _KIND, _VERSION, self.tensors, dict(self.record))
-
-    @classmethod
-    def load(cls, path: str | Path) -> Checkpoint:
-        """Read it back. Raises FileNotFoundError or DamagedFileError."""
-        return cls(*read_file(path, _KIND, _VERSION))
 
 
 @dataclass(frozen=True)
@@ -136,7 +115,12 @@ class _Run:
             phase = self.phases[self.number]
             task = phase.build(self.previous, self.generator)
             state = self._restored(task)
-            state, finished = optimise(task, self.generator, progress=self._report(phase, task, state), state=state)
+            try:
+                state, finished = optimise(task, self.generator, progress=self._report(phase, task, state), state=state)
+            except InversionStoppedError as error:
+                error.results = self.kept
+                error.checkpoint = None if error.state is None else self._checkpoint(phase, task, error.state)
+                raise
             self.history[phase.name] = state.history
             result = (state.best if task.keep_best and state.best is not None else state.tensors)[0]
             if not finished:

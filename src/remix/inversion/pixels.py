@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from remix.inversion.augment import Augmentation
+from remix.inversion.checkpoint import Checkpoint
 from remix.inversion.dream import Dream, OnProgress, dream_in_chunks, noise
 from remix.inversion.image_priors import ImageNorm, TotalVariation
 from remix.inversion.knowledge import Knowledge
 from remix.inversion.loop import Task
-from remix.inversion.phases import Checkpoint, Phase
+from remix.inversion.phases import Phase
 from remix.inversion.settings import PixelSettings
 from remix.inversion.statistics_penalties import MomentDistance
 from remix.inversion.target_penalties import FeatureMatch, LabelMatch

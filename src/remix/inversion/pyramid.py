@@ -10,11 +10,12 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d, interpolate, pad
 
 from remix.inversion.augment import Augmentation
+from remix.inversion.checkpoint import Checkpoint
 from remix.inversion.dream import Dream, OnProgress, dream_in_chunks
 from remix.inversion.image_priors import TotalVariation
 from remix.inversion.knowledge import Knowledge
 from remix.inversion.loop import Task
-from remix.inversion.phases import Checkpoint, Phase
+from remix.inversion.phases import Phase
 from remix.inversion.pixels import check_normalisation, target_terms
 from remix.inversion.schedule import Schedule
 from remix.inversion.settings import PyramidSettings, Scale
