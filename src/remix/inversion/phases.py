@@ -1,0 +1,176 @@
+"""Optimisations one after another, each starting from what the last one found; stoppable and resumable anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from remix.inversion.adam import Adam
+from remix.inversion.checkpoint import Checkpoint
+from remix.inversion.loop import InversionStoppedError, StepReport, Task, optimise
+from remix.inversion.loop_state import LoopState
+
+__all__ = ["Outcome", "Phase", "Progress", "run_phases"]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A step of a strategy.
+
+    Attributes:
+        name: different from that of every other phase.
+        build: from the result of the phase before (None for the first) to the task. It may draw from the generator.
+        keep: whether its result is part of what the strategy gives, rather than only a step on the way.
+        usable: whether its unfinished result can stand in for that when the run is interrupted.
+
+    """
+
+    name: str
+    build: Callable[[Tensor | None, torch.Generator], Task]
+    keep: bool = False
+    usable: bool = False
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A step of a strategy: which phase of how many, and the step itself; ``snapshot()`` makes a checkpoint."""
+
+    phase: str
+    number: int
+    phases: int
+    step: StepReport
+    snapshot: Callable[[], Checkpoint] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a strategy found.
+
+    Attributes:
+        results: of the phases that are to be kept, as far as they were reached; the last may be unfinished.
+        finished: whether all phases were run to their end.
+        history: by phase, then by term, the values in every step.
+        checkpoint: where to go on, if it is not finished.
+        task: the task of the phase reached last.
+
+    """
+
+    results: list[Tensor]
+    finished: bool
+    history: dict[str, dict[str, list[float]]]
+    checkpoint: Checkpoint | None
+    task: Task
+
+
+def run_phases(
+    phases: Sequence[Phase],
+    generator: torch.Generator,
+    *,
+    progress: Callable[[Progress], None] | None = None,
+    resume: Checkpoint | None = None,
+) -> Outcome:
+    """Run phases one after another.
+
+    Raises:
+        ValueError: if the checkpoint is of other phases.
+        InversionStoppedError: see `optimise`.
+
+    """
+    run = _Run(phases, generator, progress)
+    if resume is not None:
+        run.resume(resume)
+    return run.finish()
+
+
+class _Run:
+    def __init__(
+        self, phases: Sequence[Phase], generator: torch.Generator, progress: Callable[[Progress], None] | None
+    ) -> None:
+        self.phases, self.generator, self.progress = phases, generator, progress
+        self.number = 0
+        self.previous: Tensor | None = None
+        self.kept: list[Tensor] = []
+        self.history: dict[str, dict[str, list[float]]] = {}
+        self.saved: tuple[Checkpoint, torch.Tensor] | None = None
+
+    def resume(self, checkpoint: Checkpoint) -> None:
+        record, tensors = checkpoint.record, checkpoint.tensors
+        names = [phase.name for phase in self.phases]
+        if list(record["phases"]) != names:
+            raise ValueError(
+                f"the checkpoint is of another run: its phases are {_short(record['phases'])}, here they are "
+                f"{_short(names)}"
+            )
+        self.number = record["number"]
+        self.previous = tensors.get("previous")
+        self.kept = [tensors[f"kept.{i}"] for i in range(record["kept"])]
+        self.history = {phase: dict(terms) for phase, terms in record["history"].items()}
+        self.saved = (checkpoint, tensors["generator"])
+
+    def finish(self) -> Outcome:
+        while True:
+            phase = self.phases[self.number]
+            task = phase.build(self.previous, self.generator)
+            state = self._restored(task)
+            try:
+                state, finished = optimise(task, self.generator, progress=self._report(phase, task, state), state=state)
+            except InversionStoppedError as error:
+                error.results = self.kept
+                error.checkpoint = None if error.state is None else self._checkpoint(phase, task, error.state)
+                raise
+            self.history[phase.name] = state.history
+            result = (state.best if task.keep_best and state.best is not None else state.tensors)[0]
+            if not finished:
+                results = [*self.kept, result] if phase.usable and state.step else self.kept
+                return Outcome(results, False, self.history, self._checkpoint(phase, task, state), task)
+            if phase.keep:
+                self.kept.append(result)
+            if self.number + 1 == len(self.phases):
+                return Outcome(self.kept, True, self.history, None, task)
+            self.previous = result
+            self.number += 1
+
+    def _restored(self, task: Task) -> LoopState:
+        if self.saved is None:
+            return LoopState(task.variable.tensors, Adam(task.variable.tensors))
+        checkpoint, generator_state = self.saved
+        self.saved = None
+        state = LoopState.restore(task.variable.tensors, checkpoint.tensors, checkpoint.record["loop"])
+        prefix = "extra."
+        extras = {name[len(prefix) :]: t for name, t in checkpoint.tensors.items() if name.startswith(prefix)}
+        task.variable.restore(extras)
+        self.generator.set_state(generator_state)
+        return state
+
+    def _report(self, phase: Phase, task: Task, state: LoopState) -> Callable[[StepReport], None] | None:
+        progress, number = self.progress, self.number
+        if progress is None:
+            return None
+        return lambda step: progress(
+            Progress(phase.name, number, len(self.phases), step, lambda: self._checkpoint(phase, task, state))
+        )
+
+    def _checkpoint(self, phase: Phase, task: Task, state: LoopState) -> Checkpoint:
+        tensors = state.to_tensors()
+        tensors |= {f"extra.{name}": tensor.clone() for name, tensor in task.variable.extras().items()}
+        tensors |= {f"kept.{i}": tensor for i, tensor in enumerate(self.kept)}
+        tensors["generator"] = self.generator.get_state()
+        if self.previous is not None:
+            tensors["previous"] = self.previous.clone()  # may be one of those kept, and files hold no tensor twice
+        others = {name: terms for name, terms in self.history.items() if name != phase.name}
+        record = {
+            "phases": [phase.name for phase in self.phases],
+            "number": self.number,
+            "kept": len(self.kept),
+            "loop": state.to_record(),
+            "history": others,
+        }
+        return Checkpoint(tensors, record)
+
+
+def _short(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:4])
+    return f"{len(names)} ({shown}{', ...' if len(names) > 4 else ''})"

@@ -1,0 +1,171 @@
+"""The settings of every strategy, with the published values as defaults."""
+
+# ruff: noqa: RUF009 (frozen dataclasses can be defaults)
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from remix.inversion.augment import Augmentation
+from remix.inversion.gaussian_forms import Form
+from remix.inversion.priors import PriorKind, check_prior
+from remix.inversion.schedule import Schedule
+
+__all__ = ["GeneratorSettings", "LayerwiseSettings", "PixelSettings", "PriorSettings", "PyramidSettings", "Scale"]
+
+
+@dataclass(frozen=True)
+class PriorSettings:
+    """Which covariance stands behind the prior on activations, in which form it enters, and its weight.
+
+    Attributes:
+        kind: "none", "diagonal", "laplace", "laplace-dct" or "dense".
+        form: "nll", "typical" or "kl".
+        weight: of the mean over layers.
+
+    """
+
+    kind: PriorKind = "laplace"
+    form: Form = "nll"
+    weight: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_prior(self.kind, self.form)
+        if self.weight < 0:
+            raise ValueError(f"the weight of the prior must not be negative, got {self.weight}")
+
+
+@dataclass(frozen=True)
+class LayerwiseSettings:
+    """Layer by layer, then refined: the published values of REMIX on CIFAR-100 in ten tasks.
+
+    Attributes:
+        block: steps and rate for every block.
+        refine: steps and rates of the whole network.
+        features: weight of the feature match.
+        statistics: weight of the KL of BatchNorm statistics in the refinement.
+        block_factor: in a block, statistics and input prior weigh ``statistics * number of blocks * block_factor``.
+        boosting: whether terms that grow above their first value gain weight.
+        prior: the covariance prior.
+        batch: most images inverted together; more are done in equal chunks.
+        micro_batch: most images in memory at once; None for all.
+
+    """
+
+    block: Schedule = Schedule(50, 0.8)
+    refine: Schedule = Schedule(160, 0.4, warm_up=5, milestones=(80, 120))
+    features: float = 1.0
+    statistics: float = 0.25
+    block_factor: float = 20.0
+    boosting: bool = True
+    prior: PriorSettings = PriorSettings()
+    batch: int = 4000
+    micro_batch: int | None = None
+
+
+@dataclass(frozen=True)
+class PixelSettings:
+    """Pixels from noise: the published values of DeepInversion for 32 pixel images.
+
+    Attributes:
+        schedule: steps and rates.
+        labels: weight of the cross-entropy with the labels.
+        features: weight of the feature match, where the targets have features.
+        statistics: weight of the distance of BatchNorm statistics (sum over layers of the norms).
+        variation: weight of the total variation (norms over the batch).
+        norm: weight of the mean square of the pixels.
+        augmentation: what the network sees of the images in each step.
+        prior: the covariance prior.
+        batch: most images inverted together.
+        micro_batch: most images in memory at once; None for all.
+
+    """
+
+    schedule: Schedule = Schedule(2000, 0.1)
+    labels: float = 1.0
+    features: float = 0.0
+    statistics: float = 100.0
+    variation: float = 2.5e-5
+    norm: float = 0.0
+    augmentation: Augmentation = Augmentation(jitter=2)
+    prior: PriorSettings = PriorSettings("none")
+    batch: int = 256
+    micro_batch: int | None = None
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A level of a pyramid: images of ``size`` x ``size`` pixels."""
+
+    size: int
+    steps: int
+    rate: float
+
+
+@dataclass(frozen=True)
+class PyramidSettings:
+    """From small images to large ones, then a polish without augmentation: the published values for ImageNet networks.
+
+    Attributes:
+        scales: levels from small to large; the rate falls as half a cosine within each.
+        polish: a last level without augmentation; None to leave it out.
+        labels: weight of the cross-entropy; ``polish_labels`` during the polish.
+        statistics: weight of the mean square distance of statistics (sum over layers).
+        variation: weight of mean |dx| + mean |dy|; ``polish_variation`` during the polish.
+        augmentation: what the network sees; images are resized to the network's input size after it.
+        mean: of the network's input normalisation, per channel; images are within 0..1 before it.
+        std: the same.
+        blur_every: a 3 x 3 blur every so many steps in the first half of a level; 0 for none.
+        gradient_limit: on the norm of the gradient.
+        prior: the covariance prior.
+        batch: most images inverted together.
+        micro_batch: most images in memory at once; None for all.
+
+    """
+
+    scales: tuple[Scale, ...] = (Scale(112, 1000, 0.05), Scale(224, 2000, 0.02))
+    polish: Scale | None = Scale(224, 400, 0.005)
+    labels: float = 1.0
+    polish_labels: float = 20.0
+    statistics: float = 1.0
+    variation: float = 0.1
+    polish_variation: float = 0.05
+    augmentation: Augmentation = Augmentation(jitter=3, flip=0.5, rotation=10, shift=0.05, scale=0.05)
+    mean: tuple[float, ...] | None = (0.485, 0.456, 0.406)
+    std: tuple[float, ...] | None = (0.229, 0.224, 0.225)
+    blur_every: int = 15
+    gradient_limit: float | None = 1.0
+    prior: PriorSettings = PriorSettings(weight=5.0)
+    batch: int = 50
+    micro_batch: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.scales:
+            raise ValueError("a pyramid needs at least one scale")
+
+
+@dataclass(frozen=True)
+class GeneratorSettings:
+    """A generator network trained to please the frozen one: the published values of R-DFCIL (ABD: 10,000 steps).
+
+    Attributes:
+        schedule: steps and rate.
+        batch: images per step.
+        noise: length of the generator's input.
+        confidence: weight of the cross-entropy with the network's own decision, at ``temperature``.
+        balance: weight of the class balance.
+        smoothness: weight of the difference to the blurred image.
+        statistics: weight of the mean over layers of KL(running || batch).
+        prior: the covariance prior.
+
+    """
+
+    schedule: Schedule = Schedule(5000, 1e-3)
+    batch: int = 128
+    noise: int = 1000
+    confidence: float = 1.0
+    temperature: float = 1000.0
+    balance: float = 1.0
+    smoothness: float = 1e-3
+    statistics: float = 50.0
+    prior: PriorSettings = PriorSettings("none")

@@ -1,0 +1,67 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from remix.inversion import Augmentation, PriorSettings, PyramidSettings, Scale, Targets, invert_pyramid
+
+SHORT = PyramidSettings(
+    scales=(Scale(4, 4, 0.05), Scale(8, 4, 0.02)),
+    polish=Scale(8, 3, 0.01),
+    augmentation=Augmentation(jitter=1, flip=0.5, rotation=10, shift=0.05, scale=0.05),
+    mean=(0.5,),
+    std=(0.25,),
+    blur_every=2,
+    prior=PriorSettings("laplace", "typical", 1.0),
+)
+TARGETS = Targets(torch.arange(6) % 4)
+
+
+def test_published_settings_are_the_defaults():
+    settings = PyramidSettings()
+    assert settings.scales == (Scale(112, 1000, 0.05), Scale(224, 2000, 0.02))
+    assert settings.polish == Scale(224, 400, 0.005)
+    assert (settings.labels, settings.statistics, settings.prior.weight, settings.variation) == (1, 1, 5, 0.1)
+    assert (settings.polish_labels, settings.polish_variation, settings.gradient_limit) == (20, 0.05, 1)
+
+
+def test_small_then_large_then_polished(knowledge):
+    dream = invert_pyramid(knowledge, TARGETS, torch.Generator().manual_seed(0), SHORT)
+    assert list(dream.history) == ["4 pixels", "8 pixels", "polish"]
+    assert dream.images.shape == (6, 1, 8, 8)
+    pixels = dream.images * 0.25 + 0.5
+    assert pixels.min() >= -1e-12
+    assert pixels.max() <= 1 + 1e-12
+
+
+def test_interrupted_at_a_low_resolution_it_shows_enlarged_images_and_can_go_on(knowledge):
+    whole = invert_pyramid(knowledge, TARGETS, torch.Generator().manual_seed(0), SHORT)
+    steps = []
+
+    def interrupt(progress):
+        steps.append(progress)
+        if len(steps) == 3:
+            raise KeyboardInterrupt
+
+    half = invert_pyramid(knowledge, TARGETS, torch.Generator().manual_seed(0), SHORT, progress=interrupt)
+    assert half.images.shape == (6, 1, 8, 8)
+    assert not half.finished
+    rest = invert_pyramid(knowledge, TARGETS, torch.Generator(), SHORT, resume=half.checkpoint)
+    assert torch.equal(rest.images, whole.images)
+
+
+def test_a_new_chunk_starts_from_noise(knowledge):
+    settings = replace(SHORT, scales=(Scale(8, 3, 0.05),), polish=None, batch=3)
+    dream = invert_pyramid(knowledge, TARGETS, torch.Generator().manual_seed(0), settings)
+    first, second = dream.history["chunk 1/2: 8 pixels"]["loss"], dream.history["chunk 2/2: 8 pixels"]["loss"]
+    assert second[0] > first[-1]
+
+
+def test_a_grey_network_refuses_the_normalisation_of_colour_images(knowledge):
+    with pytest.raises(ValueError, match="mean has 3 channels, but the network takes images with 1"):
+        invert_pyramid(knowledge, TARGETS, torch.Generator(), PyramidSettings())
+
+
+def test_no_scales_are_refused():
+    with pytest.raises(ValueError, match="at least one scale"):
+        PyramidSettings(scales=())
