@@ -216,3 +216,15 @@ def test_tiny_diagonals_with_ties_against_sixty_digits():
         exact = (trace - size + mpmath.log(mpmath.det(second)) - mpmath.log(mpmath.det(first))) / 2
         relative = abs(mpmath.mpf(float(value)) - exact) / exact
     assert float(relative) < 1e-12
+
+
+def test_a_plain_normal_is_the_diagonal_over_its_last_dimension():
+    g = torch.Generator().manual_seed(0)
+    d, w, a, loc, scale = (torch.rand(5, generator=g, dtype=torch.float64) + 0.3 for _ in range(5))
+    p = LaplaceNormal(loc, LaplaceCovariance(d, w, a))
+    plain = torch.distributions.Normal(0 * loc, scale)
+    vector = torch.distributions.Independent(plain, 1)
+    assert torch.equal(kl_divergence(p, plain), kl_divergence(p, vector))
+    assert torch.equal(kl_divergence(plain, p), kl_divergence(vector, p))
+    with pytest.raises(ValueError, match="q is a Normal of shape"):
+        kl_divergence(p, torch.distributions.Normal(0.0, 1.0))

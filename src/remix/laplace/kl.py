@@ -57,6 +57,26 @@ def _diagonal_laplace(p: Independent[Any], q: LaplaceNormal) -> Tensor:
     return 0.5 * (trace + _quadratic_form(q, p.mean - q.loc) + q.covariance.logdet())
 
 
+@register_kl(LaplaceNormal, Normal)  # type: ignore[untyped-decorator]
+def _laplace_normal(p: LaplaceNormal, q: Normal) -> Tensor:
+    """A Normal of shape (..., D) stands for the diagonal Gaussian over its last dimension."""
+    return kl_divergence(p, _as_vector("q", q, p))
+
+
+@register_kl(Normal, LaplaceNormal)  # type: ignore[untyped-decorator]
+def _normal_laplace(p: Normal, q: LaplaceNormal) -> Tensor:
+    return kl_divergence(_as_vector("p", p, q), q)
+
+
+def _as_vector(name: str, normal: Normal, other: LaplaceNormal) -> Independent[Any]:
+    if not normal.batch_shape or normal.batch_shape[-1] != other.covariance.dim:
+        raise ValueError(
+            f"{name} is a Normal of shape {tuple(normal.batch_shape)}: expected (..., {other.covariance.dim}), the "
+            "dimensions of the LaplaceNormal last"
+        )
+    return Independent(normal, 1)
+
+
 @register_kl(LaplaceNormal, MultivariateNormal)  # type: ignore[untyped-decorator]
 def _laplace_dense(p: LaplaceNormal, q: MultivariateNormal) -> Tensor:
     _check_dimension(p, q)
