@@ -174,7 +174,15 @@ def test_an_interruption_inside_a_step_undoes_its_draws(images, knowledge):
     assert torch.equal(again.tensors[0], whole.tensors[0])
 
 
-def test_ctrl_c_waits_for_the_step_to_be_complete(generator):
+@pytest.fixture
+def ctrl_c():
+    """Python's own handler, also where the tests run in the background and Ctrl-C is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_waits_for_the_step_to_be_complete(generator, ctrl_c):
     start = torch.randn(2, 1, 2, 2, generator=generator)
     pressed = []
 
