@@ -90,7 +90,7 @@ class Problem:
     def frobenius(self) -> Work:
         from remix.laplace.fitting.frobenius import frobenius_terms
 
-        by_feature = self.centred.t().contiguous()
+        by_feature = kernels.empty(self.size, self.rows, self.dtype).copy_(self.centred.t())  # as `fit` stores it
         covariance = self.normal.covariance
         order = covariance.factor.order  # parameters are fixed: sorted once, as for every other work
         return lambda: frobenius_terms(by_feature, covariance.weight, covariance.coord, order)

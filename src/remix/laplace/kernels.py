@@ -25,6 +25,7 @@ __all__ = [
     "PATHS",
     "KernelStatus",
     "argsort",
+    "empty",
     "factorise",
     "filter_rows",
     "native",
@@ -80,6 +81,12 @@ def release() -> None:
     library = _load()[0]
     if library is not None:
         library.handle.remix_release()
+
+
+def empty(rows: int, columns: int, dtype: torch.dtype) -> Tensor:
+    """Like torch.empty on the CPU; large ones on huge pages where there are any, for tables read in random order."""
+    library = native()
+    return torch.empty(rows, columns, dtype=dtype) if library is None else library.empty(rows, columns, dtype)
 
 
 def _check(path: str) -> None:

@@ -6,6 +6,7 @@
 
 #include "chain_factor.h"
 #include "isa.h"
+#include "memory.h"
 #include "threads.h"
 
 #define REMIX_FIT_DECLARATIONS(space)                                                                               \
@@ -202,8 +203,9 @@ template <class T>
 double frobenius(const T* v, int64_t stride, int64_t rows, int64_t size, const int64_t* order, const T* weight,
                  const T* coord, T* weight_bar, T* coord_bar, int threads) {
   const int64_t blocks = rows <= 512 ? 1 : rows <= 2048 ? 2 : 4;
-  std::vector<T> memory((2 + 3 * blocks) * size);
-  T *const w = memory.data(), *const phi = w + size, *const sums = phi + size;  // per block: below, above, squares
+  const remix::Scratch scratch((2 + 3 * blocks) * size * sizeof(T));
+  std::vector<T> instead(scratch.data ? 0 : (2 + 3 * blocks) * size);
+  T *const w = scratch.data ? static_cast<T*>(scratch.data) : instead.data(), *const phi = w + size, *const sums = phi + size;  // per block: below, above, squares
   constexpr int64_t span = 1 << 14;  // positions of one task where the work is per position
   const int64_t spans = (size + span - 1) / span;
   remix::parallel(spans, threads, [&](int64_t task, int) {
@@ -220,6 +222,8 @@ double frobenius(const T* v, int64_t stride, int64_t rows, int64_t size, const i
     const int64_t block = task / 2, first = rows * block / blocks, last = rows * (block + 1) / blocks;
     T* const own = sums + 3 * block * size;
     const bool down = task % 2;
+    std::memset(down ? own + size : own, 0, size * sizeof(T));
+    if (!down) std::memset(own + 2 * size, 0, size * sizeof(T));
     REMIX_CALL(chain::fit_frobenius<T>, v + first, stride, size, order, w, phi, last - first, down,
                down ? own + size : own, down ? nullptr : own + 2 * size);
   });

@@ -84,7 +84,7 @@ void fit_largest(const T* row, int64_t size, int64_t count, int64_t* best) {
 // Frobenius data term, one direction. x = weight * v along the sorted chain, `rows` samples from column `column` on:
 // carried L_k = phi_k (L_{k-1} + x_{k-1}) and out[k] = sum v_k L_k. Downwards the same with R. `square` (may be null)
 // receives sum v_k^2. Rows of v are gathered by `order`; at most 128 samples.
-template <class T, bool Down>
+template <class T, bool Down, bool Square>
 REMIX_INLINE void frobenius_scan(const T* v, int64_t stride, int64_t size, const int64_t* order, const T* weight,
                                  const T* phi, int64_t rows, T* out, T* square) {
   using V = typename Line<T>::vec;
@@ -97,41 +97,48 @@ REMIX_INLINE void frobenius_scan(const T* v, int64_t stride, int64_t size, const
   V keep = {};  // all bits set in the lanes of the last, partial vector that are rows
   __builtin_memset(&keep, 0xff, rest * sizeof(T));
   const T* const end = v + (size - 1) * stride + rows;
-  for (int64_t step = 0; step < size; ++step) {
-    const int64_t k = Down ? size - 1 - step : step;
-    if (step + 12 < size) {
-      const char* ahead = reinterpret_cast<const char*>(v + order[Down ? k - 12 : k + 12] * stride);
-      for (int64_t byte = 0; byte < rows * int64_t(sizeof(T)); byte += kLine) __builtin_prefetch(ahead + byte);
-      __builtin_prefetch(ahead + rows * sizeof(T) - 1);
-    }
-    const T* row = v + order[k] * stride;
-    const T w = weight[k];
-    const T fade = phi[Down ? k : (k + 1 < size ? k + 1 : k)];  // towards the next position of the walk
-    V dot = {}, energy = {};
-    for (int64_t p = 0; p < whole; ++p) {
-      const V x = *reinterpret_cast<const Loose*>(row + p * width);
-      dot += x * carried[p];
-      energy += x * x;
-      carried[p] = fade * (carried[p] + w * x);
-    }
-    if (rest) {
-      V x = {};
-      if (row + (whole + 1) * width <= end) {
-        x = *reinterpret_cast<const Loose*>(row + whole * width);
-        x = V(Bits(x) & Bits(keep));
-      } else {
-        __builtin_memcpy(&x, row + whole * width, rest * sizeof(T));
+  constexpr int64_t batch = 64, ahead = 24;  // positions whose sums are taken together; rows fetched beforehand
+  V dot[batch], energy[batch];
+  T sum[batch];
+  for (int64_t begin = 0; begin < size; begin += batch) {
+    const int64_t count = size - begin < batch ? size - begin : batch;
+    for (int64_t j = 0; j < count; ++j) {
+      const int64_t step = begin + j, k = Down ? size - 1 - step : step;
+      if (step + ahead < size) {
+        const char* next = reinterpret_cast<const char*>(v + order[Down ? k - ahead : k + ahead] * stride);
+        for (int64_t byte = 0; byte < rows * int64_t(sizeof(T)); byte += kLine) __builtin_prefetch(next + byte);
+        __builtin_prefetch(next + rows * sizeof(T) - 1);
       }
-      dot += x * carried[whole];
-      energy += x * x;
-      carried[whole] = fade * (carried[whole] + w * x);
+      const T* row = v + order[k] * stride;
+      const T w = weight[k];
+      const T fade = phi[Down ? k : (k + 1 < size ? k + 1 : k)];  // towards the next position of the walk
+      V product = {}, squared = {};
+      for (int64_t p = 0; p < whole; ++p) {
+        const V x = *reinterpret_cast<const Loose*>(row + p * width);
+        product += x * carried[p];
+        if (Square) squared += x * x;
+        carried[p] = fade * (carried[p] + w * x);
+      }
+      if (rest) {
+        V x = {};
+        if (row + (whole + 1) * width <= end) {
+          x = *reinterpret_cast<const Loose*>(row + whole * width);
+          x = V(Bits(x) & Bits(keep));
+        } else {
+          __builtin_memcpy(&x, row + whole * width, rest * sizeof(T));
+        }
+        product += x * carried[whole];
+        if (Square) squared += x * x;
+        carried[whole] = fade * (carried[whole] + w * x);
+      }
+      dot[j] = product;
+      if (Square) energy[j] = squared;
     }
-    Line<T> total = Line<T>::zero();
-    total.part[0] = dot;
-    out[k] += total.sum();
-    if (square) {
-      total.part[0] = energy;
-      square[k] += total.sum();
+    sum_folded<T>(dot, count, sum);
+    for (int64_t j = 0; j < count; ++j) out[Down ? size - 1 - begin - j : begin + j] += sum[j];
+    if (Square) {
+      sum_folded<T>(energy, count, sum);
+      for (int64_t j = 0; j < count; ++j) square[Down ? size - 1 - begin - j : begin + j] += sum[j];
     }
   }
 }
@@ -142,10 +149,14 @@ void fit_frobenius(const T* v, int64_t stride, int64_t size, const int64_t* orde
   constexpr int64_t most = 128;
   for (int64_t first = 0; first < rows; first += most) {
     const int64_t now = rows - first < most ? rows - first : most;
-    if (down)
-      frobenius_scan<T, true>(v + first, stride, size, order, weight, phi, now, out, square);
+    if (down && square)
+      frobenius_scan<T, true, true>(v + first, stride, size, order, weight, phi, now, out, square);
+    else if (down)
+      frobenius_scan<T, true, false>(v + first, stride, size, order, weight, phi, now, out, square);
+    else if (square)
+      frobenius_scan<T, false, true>(v + first, stride, size, order, weight, phi, now, out, square);
     else
-      frobenius_scan<T, false>(v + first, stride, size, order, weight, phi, now, out, square);
+      frobenius_scan<T, false, false>(v + first, stride, size, order, weight, phi, now, out, square);
   }
 }
 
