@@ -97,7 +97,7 @@ REMIX_INLINE void frobenius_scan(const T* v, int64_t stride, int64_t size, const
   V keep = {};  // all bits set in the lanes of the last, partial vector that are rows
   __builtin_memset(&keep, 0xff, rest * sizeof(T));
   const T* const end = v + (size - 1) * stride + rows;
-  constexpr int64_t batch = 64, ahead = 24;  // positions whose sums are taken together; rows fetched beforehand
+  constexpr int64_t batch = 64, ahead = 14;  // positions whose sums are taken together; rows fetched beforehand
   V dot[batch], energy[batch];
   T sum[batch];
   for (int64_t begin = 0; begin < size; begin += batch) {
