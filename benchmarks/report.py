@@ -31,7 +31,7 @@ def markdown(results: dict[str, Any]) -> str:
         "",
         f"Made by `{results['command']}`; {machine}. Works are interleaved in one process, the best time of each is",
         "kept, and the unit is one `out.copy_(x)` into memory that is already mapped (the strictest unit: a `clone`",
-        "pays for fresh pages, and so does every result below). float32, random order of coordinates.",
+        "pays for fresh pages; our large results reuse blocks of earlier ones). float32, random order of coordinates.",
         "",
     ]
     for key in ("operations", "operations at D = 10^6"):
