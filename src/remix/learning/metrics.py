@@ -69,8 +69,6 @@ class AccuracyMatrix:
             return NotImplemented
         return (self._correct, self._counts) == (other._correct, other._counts)
 
-    __hash__ = None  # type: ignore[assignment]
-
     def __repr__(self) -> str:
         return f"AccuracyMatrix(tasks={len(self)})"
 

@@ -98,12 +98,11 @@ class _Distances:
         apart = distance > _COINCIDENT
         return cls(distance.square() / 2, torch.where(apart, 1 / distance, 0))
 
-    def cosines(self, anchors: slice) -> Tensor:
+    def cosines(self, anchors: slice, out: Tensor) -> None:
         """Cosines at some anchors, (anchors, B, B): (|ij|^2 + |ik|^2 - |jk|^2) / (2 |ij| |ik|)."""
         half, reciprocal = self.half_square[anchors], self.reciprocal[anchors]
-        cosines = half[:, :, None] - self.half_square
-        cosines.add_(half[:, None, :])
-        return cosines.mul_(reciprocal[:, :, None]).mul_(reciprocal[:, None, :])
+        torch.sub(half[:, :, None], self.half_square, out=out)
+        out.add_(half[:, None, :]).mul_(reciprocal[:, :, None]).mul_(reciprocal[:, None, :])
 
 
 class _Pull:
@@ -147,12 +146,16 @@ class _AngleLoss(torch.autograd.Function):
         distances = [_Distances.of(batch) for batch in points]
         pulls = [_Pull(each) if needed else None for each, needed in zip(distances, ctx.needs_input_grad, strict=True)]
         total = points[0].new_zeros(())
-        step = max(1, _CHUNK // count**2)
+        step = min(count, max(1, _CHUNK // count**2))
+        # Kept from chunk to chunk: fresh memory costs more than what is done with it.
+        kept = [points[0].new_empty(step, count, count) for _ in range(4)]
         for start in range(0, count, step):
-            anchors = slice(start, start + step)
-            cosines = [each.cosines(anchors) for each in distances]
-            difference = cosines[0] - cosines[1]
-            signs = difference.sign()
+            anchors = slice(start, min(start + step, count))
+            *cosines, difference, signs = (each[: anchors.stop - start] for each in kept)
+            for each, own in zip(distances, cosines, strict=True):
+                each.cosines(anchors, own)
+            torch.sub(*cosines, out=difference)
+            torch.sign(difference, out=signs)
             total += difference.mul_(signs).sum()
             for pull, own in zip(pulls, cosines, strict=True):
                 if pull is not None:
