@@ -1,0 +1,1 @@
+"""Presets, runs and their comparison."""

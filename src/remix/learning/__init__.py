@@ -1,0 +1,1 @@
+"""Losses, metrics, training stages, replay and the learner."""
