@@ -9,6 +9,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
+from remix.learning.shared_batchnorm import share_batchnorm
 from remix.networks import Backbone
 
 __all__ = ["Team"]
@@ -37,6 +38,12 @@ class Team:
     def first(self) -> bool:
         """Whether this process writes files and speaks."""
         return self.fabric.global_rank == 0
+
+    def prepare(self, network: nn.Module) -> None:
+        """Move a network to its device; with several processes, let its BatchNorm layers see the whole batch."""
+        network.to(self.device)
+        if self.fabric.world_size > 1:
+            share_batchnorm(network)
 
     def precision(self) -> AbstractContextManager[None]:
         """The context in which networks run."""
