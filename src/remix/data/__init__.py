@@ -4,16 +4,21 @@
 """
 
 from remix.data import cifar, digits, folder  # noqa: F401  (each registers its data sets)
+from remix.data.augment import Augment
+from remix.data.batches import batches
+from remix.data.class_orders import class_order
 from remix.data.errors import DataError, MissingData, UnreadableImage
 from remix.data.images import ImageDataset, ImageFiles
 from remix.data.normalisation import CLIP, IMAGENET, Normalisation
 from remix.data.preprocessing import Preprocessing
 from remix.data.registry import dataset, list_datasets, load
 from remix.data.splits import Skipped, Splits, hold_out
+from remix.data.task_stream import Task, TaskStream
 
 __all__ = [
     "CLIP",
     "IMAGENET",
+    "Augment",
     "DataError",
     "ImageDataset",
     "ImageFiles",
@@ -22,7 +27,11 @@ __all__ = [
     "Preprocessing",
     "Skipped",
     "Splits",
+    "Task",
+    "TaskStream",
     "UnreadableImage",
+    "batches",
+    "class_order",
     "dataset",
     "hold_out",
     "list_datasets",
