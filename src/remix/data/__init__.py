@@ -3,7 +3,8 @@
 `load` reads a data set by name, or any image folder by path. Images are bytes (uint8) until they are on the device.
 """
 
-from remix.data import cifar, digits, folder  # noqa: F401  (each registers its data sets)
+# Each of these registers its data sets; the order is the one in which they are listed.
+from remix.data import digits, fashion_mnist, cifar, tiny_imagenet, cub200, folder  # noqa: F401  # isort: skip
 from remix.data.augment import Augment
 from remix.data.batches import batches
 from remix.data.class_orders import class_order

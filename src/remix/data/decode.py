@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -13,18 +13,18 @@ from torch import Tensor
 
 from remix.data.errors import UnreadableImage
 
-__all__ = ["SUFFIXES", "as_picture", "open_picture", "to_channels"]
+__all__ = ["SUFFIXES", "as_picture", "open_picture", "tensor_of", "to_channels"]
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
 """Endings, in lower case, of the files that are taken for images."""
 
 # Pillow knows formats that start other programs (EPS) or are documents; only plain pictures are opened.
-_FORMATS = ("JPEG", "MPO", "PNG", "BMP", "DIB", "GIF", "WEBP", "TIFF", "PPM")
+_FORMATS = ("JPEG", "PNG", "BMP", "DIB", "GIF", "WEBP", "TIFF", "PPM")
 _MAX_PIXELS = 128_000_000
 _MIN_SIDE = 2
 
 
-def open_picture(file: Path | str | Any, channels: int = 3) -> Image.Image:
+def open_picture(file: Path | str | BinaryIO, channels: int = 3) -> Image.Image:
     """Decode an image file completely: the first frame, turned as its EXIF note says, RGB or grey.
 
     Args:

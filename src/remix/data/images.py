@@ -41,7 +41,7 @@ class ImageFiles:
         out = torch.empty(len(chosen), *self.preprocessing.shape, dtype=torch.uint8)
         for row, path in zip(out, chosen, strict=True):
             try:
-                row.copy_(self.preprocessing.file(path))
+                row.copy_(self.preprocessing.encoded(path))
             except UnreadableImage as error:
                 raise UnreadableImage(path, f"{error.reason}; it was readable before. Restore or remove it") from error
         return out
