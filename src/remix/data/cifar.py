@@ -70,6 +70,13 @@ _CIFAR100 = _Edition(
             "c32a1d4ab5d03f1284b67883e8d87530",
         ),
     ),
+    archives=(
+        Download(
+            "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+            "cifar-10-python.tar.gz",
+            "c58f30108f718f92721af3b95e74349a",
+        ),
+    ),
     counts=(50_000, 10_000),
 )
 def cifar10(root: Path) -> Splits:
@@ -87,7 +94,15 @@ def cifar10(root: Path) -> Splits:
             "03b5dce01913d631647c71ecec9e9cb8",
         ),
     ),
+    archives=(
+        Download(
+            "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
+            "cifar-100-python.tar.gz",
+            "eb9058c3a382ffc7106e4002c42a8d85",
+        ),
+    ),
     counts=(50_000, 10_000),
+    content="1a8950f8599954f78fc12eff0e2c2b133b0392f24da994b3fe9b7732bcea2085",
 )
 def cifar100(root: Path) -> Splits:
     """60,000 photographs of 100 classes, 32 x 32."""

@@ -15,9 +15,9 @@ INDEX = "remix-index.json"
 
 
 def fingerprint(source: Path, paths: Iterable[Path]) -> str:
-    """Changes when a file is added, removed, renamed or written to. Reads no contents."""
+    """Changes when a file is added, removed, renamed or written to, not with their order. Reads no contents."""
     digest = hashlib.sha256()
-    for path in paths:
+    for path in sorted(paths, key=os.fsencode):
         try:
             status = path.stat()
             size, time = status.st_size, status.st_mtime_ns
