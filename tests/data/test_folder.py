@@ -57,7 +57,7 @@ def test_a_class_may_be_called_train(tmp_path):
 def test_a_class_of_the_test_part_needs_training_images(tmp_path):
     make_folder(tmp_path / "train", classes=("cat",))
     make_folder(tmp_path / "test", classes=("cat", "emu"))
-    with pytest.raises(DataError, match="classes that .* has not: emu"):
+    with pytest.raises(DataError, match=r"classes that .* has not: emu"):
         load(tmp_path, size=8)
 
 
@@ -84,7 +84,7 @@ def test_an_empty_class_is_refused(tmp_path):
     root = make_folder(tmp_path / "photos")
     (root / "emu").mkdir()
     (root / "emu" / "notes.txt").write_text("to do")
-    with pytest.raises(DataError, match="class folder emu of .*add images or remove"):
+    with pytest.raises(DataError, match=r"class folder emu of .*add images or remove"):
         load(root, size=8)
 
 

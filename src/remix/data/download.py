@@ -8,6 +8,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from io import FileIO
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -107,19 +108,24 @@ def _append(
     answer: http.client.HTTPResponse, part: Path, start: int, total: int | None, report: Report
 ) -> Exception | None:
     done = start
-    with part.open("r+b") as stream:
-        stream.truncate(start)
+    with part.open("r+b", buffering=0) as stream:  # what arrived is on disk when the process is killed
+        if stream.seek(0, os.SEEK_END) > start:
+            stream.truncate(start)
         stream.seek(start)
         while piece := answer.read(_PIECE):
-            try:
-                stream.write(piece)
-                stream.flush()
-            except OSError as error:
-                raise DataError(f"cannot write {printable(part)}: {error.strerror}") from error
+            _write(stream, piece, part)
             done += len(piece)
             report(done, total)
         os.fsync(stream.fileno())
     return None if total is None or done >= total else ConnectionError(f"broke off after {done:,} of {total:,} bytes")
+
+
+def _write(stream: FileIO, piece: bytes, part: Path) -> None:
+    try:
+        while piece:
+            piece = piece[stream.write(piece) :]
+    except OSError as error:
+        raise DataError(f"cannot write {printable(part)}: {error.strerror}") from error
 
 
 def _reason(error: Exception) -> str:
