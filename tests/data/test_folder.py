@@ -2,6 +2,7 @@
 
 import os
 import unicodedata
+import warnings
 
 import pytest
 import torch
@@ -196,6 +197,13 @@ def test_a_folder_that_may_not_be_listed(tmp_path, monkeypatch):
             load(root, size=8)
     finally:
         (root / "cat").chmod(0o700)
+
+
+def test_reading_leaves_the_filters_of_warnings_alone(tmp_path):
+    """They are global, and files are decoded by several threads."""
+    before = list(warnings.filters)
+    load(make_folder(tmp_path, each=40), size=8, lazy=True).train.decoded()
+    assert list(warnings.filters) == before
 
 
 def test_lazy_or_not_is_decided_by_size(tmp_path, monkeypatch):
