@@ -140,6 +140,7 @@ def test_a_wide_image_opens(tmp_path):
     assert open_picture(save_picture(tmp_path / "a.png", size=(20_000, 30))).size == (20_000, 30)
 
 
+@pytest.mark.filterwarnings("ignore")  # what Pillow thinks of such files
 @pytest.mark.parametrize("seed", range(40))
 def test_no_mutation_of_a_file_does_more_than_refuse(tmp_path, seed):
     generator = np.random.default_rng(seed)

@@ -21,7 +21,7 @@ __all__ = ["check_md5", "fetch"]
 Report = Callable[[int, int | None], None]
 """Told after each piece: bytes so far, and bytes in all if the server says."""
 
-_ATTEMPTS = 5
+_ATTEMPTS = 3
 _PIECE = 2**18
 
 
@@ -61,9 +61,13 @@ def fetch(download: Download, folder: Path, report: Report = lambda done, total:
             break
         fruitless = fruitless + 1 if part.stat().st_size == before else 1
         if fruitless >= _ATTEMPTS or isinstance(problem, urllib.error.HTTPError):
+            kept = "What arrived is kept, and the next attempt goes on from there; or fetch"
+            if not part.stat().st_size:
+                kept = "Fetch"
+                part.unlink()
             raise MissingData(
-                f"cannot download {download.url} ({_reason(problem)}). What arrived is kept and continued next time; "
-                f"or fetch {Path(download.file).name} elsewhere and put it at {printable(target)}"
+                f"cannot download {download.url} ({_reason(problem)}). {kept} {target.name} elsewhere and put it at "
+                f"{printable(target)}"
             ) from problem
         time.sleep(patience * 2 ** (fruitless - 1))
     try:

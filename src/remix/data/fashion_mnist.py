@@ -34,7 +34,7 @@ _MD5 = {
     counts=(60_000, 10_000),
 )
 def fashion_mnist(root: Path) -> Splits:
-    """70,000 grey pictures of clothes, 28 x 28, 10 classes."""
+    """70,000 pictures of clothes, 28 x 28 grey, 10 classes."""
     for folder in (root / name for name in _FOLDERS):
         found = [_plain_or_zipped(folder / name) for name in _MD5]
         files = [file for file in found if file is not None]
