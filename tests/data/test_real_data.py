@@ -60,7 +60,18 @@ def test_the_first_task_of_order_a(cifar):
     assert sizes == [128] * 39 + [8]
 
 
-def test_imagenette(data_dir, tmp_path):
+def test_fashion_mnist_is_complete_and_official(data_dir, tmp_path):
+    if not (data_dir / "fashion-mnist").is_dir():
+        pytest.skip("REMIX_DATA has no fashion-mnist/")
+    shutil.copytree(data_dir / "fashion-mnist", tmp_path / "fashion-mnist")
+    splits = prepare("fashion-mnist", tmp_path)
+    assert set(splits.train.counts().values()) == {6000}
+    pixels = splits.train.images.float() / 255
+    assert float(pixels.mean()) == pytest.approx(splits.normalisation.mean[0], abs=1e-4)
+    assert float(pixels.std()) == pytest.approx(splits.normalisation.std[0], abs=1e-4)
+
+
+def test_imagenette(data_dir):
     splits = load("imagenette", data_dir, size=64)
     assert set(splits.train.counts().values()) == {100}
     assert set(splits.test.counts().values()) == {30}
