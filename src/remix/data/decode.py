@@ -82,9 +82,14 @@ def as_picture(image: Any, channels: int) -> Image.Image:
     if isinstance(image, (str, Path)):
         return open_picture(image, channels)
     if isinstance(image, Image.Image):
-        return to_channels(ImageOps.exif_transpose(image), channels)
+        try:
+            return to_channels(ImageOps.exif_transpose(image), channels)
+        except OSError as error:  # it was opened but not yet decoded
+            raise UnreadableImage(None, _reason(None, error)) from error
     if isinstance(image, Tensor):
-        return to_channels(Image.fromarray(_bytes_hwc(image.detach().cpu().numpy(), channels_first=True)), channels)
+        values = image.detach().cpu()
+        array = (values.float() if values.is_floating_point() else values).numpy()
+        return to_channels(Image.fromarray(_bytes_hwc(array, channels_first=True)), channels)
     return to_channels(Image.fromarray(_bytes_hwc(np.asarray(image), channels_first=False)), channels)
 
 
