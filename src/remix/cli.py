@@ -8,13 +8,14 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import docstring_parser
 from jsonargparse import ArgumentParser
 
 from remix._version import __version__
 
-__all__ = ["COMMANDS", "doctor", "main"]
+__all__ = ["COMMANDS", "data", "datasets", "doctor", "main"]
 
 
 def doctor(json: bool = False) -> None:
@@ -37,7 +38,45 @@ def doctor(json: bool = False) -> None:
         sys.exit(1)
 
 
-COMMANDS: dict[str, Callable[..., None]] = {"doctor": doctor}
+def datasets() -> None:
+    """The data sets that REMIX reads by name, one line each."""
+    from rich.console import Console
+
+    from remix.data.show import show_datasets
+
+    show_datasets(Console())
+
+
+def data(action: Literal["prepare"], name: str, data: str | None = None) -> None:
+    """Find a data set, check it, count its images per class; download it if it is not there and can be fetched.
+
+    Args:
+        action: What to do: prepare.
+        name: Of the data set (see: remix datasets), or a folder with one sub-folder of images per class.
+        data: The folder that data sets are kept in; by default the one that REMIX_DATA names.
+
+    Examples:
+        remix data prepare cifar100 --data ~/data
+        remix data prepare photos/
+    """
+    from rich.console import Console
+
+    from remix.data import DataError
+    from remix.data.prepare import prepare
+    from remix.data.show import show_splits
+
+    console = Console()
+    try:
+        show_splits(prepare(name, data, console), console)
+    except DataError as error:
+        print(f"remix data {action}: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print(f"remix data {action}: interrupted; the same command goes on from here", file=sys.stderr)
+        sys.exit(130)
+
+
+COMMANDS: dict[str, Callable[..., None]] = {"data": data, "datasets": datasets, "doctor": doctor}
 
 
 def build_parser() -> ArgumentParser:
@@ -55,7 +94,7 @@ def build_parser() -> ArgumentParser:
         switches: set[str | int] = {
             key for key, p in inspect.signature(function).parameters.items() if p.default is False
         }
-        command.add_function_arguments(function, as_group=False, skip=switches)
+        command.add_function_arguments(function, as_group=False, as_positional=True, skip=switches)
         for note in about.params:
             if note.arg_name in switches:
                 command.add_argument(f"--{note.arg_name}", action="store_true", help=note.description)
