@@ -1,1 +1,30 @@
-"""Losses, metrics, training stages, replay and the learner."""
+"""Losses, training stages, replay, the learner, metrics."""
+
+from remix.learning.learner import InterruptedInversion, Learner
+from remix.learning.method import Method
+from remix.learning.metrics import AccuracyMatrix
+from remix.learning.monitor import EpochReport, Monitor
+from remix.learning.replay import Replay, TensorReplay
+from remix.learning.scaling import LossScales
+from remix.learning.sgd import Sgd
+from remix.learning.stage import Batch, Objective, Stage
+from remix.learning.team import Team
+from remix.learning.trainer import TrainingStoppedError
+
+__all__ = [
+    "AccuracyMatrix",
+    "Batch",
+    "EpochReport",
+    "InterruptedInversion",
+    "Learner",
+    "LossScales",
+    "Method",
+    "Monitor",
+    "Objective",
+    "Replay",
+    "Sgd",
+    "Stage",
+    "Team",
+    "TensorReplay",
+    "TrainingStoppedError",
+]

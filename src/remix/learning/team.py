@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from remix.learning.shared_batchnorm import share_batchnorm
 from remix.networks import Backbone
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 __all__ = ["Team"]
 
@@ -27,7 +30,11 @@ class Team:
     """
 
     def __init__(self, fabric: Fabric | None = None) -> None:
-        self.fabric = fabric or Fabric(accelerator="cpu", devices=1)
+        if fabric is None:
+            from lightning_fabric import Fabric  # takes a second: only who learns waits for it
+
+            fabric = Fabric(accelerator="cpu", devices=1)
+        self.fabric = fabric
 
     @property
     def device(self) -> torch.device:
