@@ -1,0 +1,1 @@
+"""Runs: dreams from a saved model, statistics of a network, and the figures that show them."""
