@@ -1,0 +1,33 @@
+"""The digits that come with scikit-learn: the data set that needs nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from sklearn.datasets import load_digits
+
+from remix.data.images import ImageDataset
+from remix.data.normalisation import Normalisation
+from remix.data.registry import dataset
+from remix.data.splits import Splits, hold_out
+
+__all__ = ["digits"]
+
+NORMALISATION = Normalisation((0.3053,), (0.3759,))
+
+
+@dataset("digits")
+def digits(holdout: float = 0.2, seed: int = 0) -> Splits:
+    """1,797 grey images of handwritten digits, 8 x 8, 10 classes; comes with scikit-learn.
+
+    Args:
+        holdout: fraction of every class that is the test part.
+        seed: of that split.
+
+    """
+    found = load_digits()
+    pixels = np.rint(found.images * (255 / 16)).astype(np.uint8)
+    labels = torch.from_numpy(found.target.astype(np.int64))
+    everything = ImageDataset(torch.from_numpy(pixels)[:, None], labels, tuple("0123456789"))
+    train, test = hold_out(everything, holdout, seed)
+    return Splits(train, test, NORMALISATION, "digits")

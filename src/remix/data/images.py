@@ -1,0 +1,165 @@
+"""`ImageDataset`: labelled images, as bytes in memory or decoded from files when they are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from remix.data.errors import DataError, UnreadableImage
+from remix.data.preprocessing import Preprocessing
+
+__all__ = ["ImageDataset", "ImageFiles"]
+
+
+@dataclass(frozen=True)
+class ImageFiles:
+    """Image files that are decoded each time they are asked for."""
+
+    paths: tuple[Path, ...]
+    preprocessing: Preprocessing
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def select(self, indices: Tensor) -> ImageFiles:
+        """Those files, in that order."""
+        return replace(self, paths=tuple(self.paths[i] for i in indices.tolist()))
+
+    def batch(self, indices: Tensor) -> Tensor:
+        """Decode: uint8 (B, C, H, W).
+
+        Raises:
+            UnreadableImage: for a file that was changed or removed since the folder was read.
+
+        """
+        chosen = [self.paths[i] for i in indices.tolist()]
+        out = torch.empty(len(chosen), *self.preprocessing.shape, dtype=torch.uint8)
+        for row, path in zip(out, chosen, strict=True):
+            try:
+                row.copy_(self.preprocessing.file(path))
+            except UnreadableImage as error:
+                raise UnreadableImage(path, f"{error.reason}; it was readable before. Restore or remove it") from error
+        return out
+
+
+@dataclass(frozen=True)
+class ImageDataset:
+    """Images with labels and class names.
+
+    Attributes:
+        images: uint8 (N, C, H, W), or files that are decoded when needed.
+        labels: int64 (N,), ``classes[label]`` is the name.
+        classes: one name per label.
+
+    Raises:
+        DataError: if the parts do not fit together.
+
+    """
+
+    images: Tensor | ImageFiles
+    labels: Tensor
+    classes: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "classes", tuple(self.classes))
+        if isinstance(self.images, Tensor) and (self.images.dtype != torch.uint8 or self.images.ndim != 4):
+            raise DataError(
+                f"images must be uint8 (N, C, H, W), got {self.images.dtype} {tuple(self.images.shape)}; "
+                "Preprocessing.batch makes that of any images"
+            )
+        if self.labels.dtype != torch.int64 or self.labels.shape != (len(self.images),):
+            raise DataError(
+                f"labels must be int64 ({len(self.images)},), one per image, "
+                f"got {self.labels.dtype} {tuple(self.labels.shape)}"
+            )
+        if len(self.labels) and not (int(self.labels.min()) >= 0 and int(self.labels.max()) < len(self.classes)):
+            raise DataError(
+                f"labels run from {int(self.labels.min())} to {int(self.labels.max())}, "
+                f"but there are {len(self.classes)} classes: 0 to {len(self.classes) - 1}"
+            )
+        if len(set(self.classes)) != len(self.classes):
+            twice = sorted({name for name in self.classes if self.classes.count(name) > 1})
+            raise DataError(f"class names must differ, these come twice: {', '.join(twice)}")
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    @property
+    def input_shape(self) -> tuple[int, int, int]:
+        """(C, H, W) of every image."""
+        if isinstance(self.images, ImageFiles):
+            return self.images.preprocessing.shape
+        channels, height, width = self.images.shape[1:]
+        return channels, height, width
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the images are bytes in memory."""
+        return isinstance(self.images, Tensor)
+
+    def counts(self) -> dict[str, int]:
+        """Number of images per class, in label order; classes without images count 0."""
+        return dict(zip(self.classes, torch.bincount(self.labels, minlength=len(self.classes)).tolist(), strict=True))
+
+    def batch(self, indices: Tensor | Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Images and labels at these positions: uint8 (B, C, H, W) and int64 (B,)."""
+        at = torch.as_tensor(indices, dtype=torch.int64)
+        images = self.images.batch(at) if isinstance(self.images, ImageFiles) else self.images.index_select(0, at)
+        return images, self.labels.index_select(0, at)
+
+    def select(self, indices: Tensor | Sequence[int]) -> ImageDataset:
+        """The images at these positions (whole numbers or a boolean mask), with the same classes."""
+        at = torch.as_tensor(indices)
+        at = at.nonzero().squeeze(1) if at.dtype == torch.bool else at.to(torch.int64)
+        images = self.images.select(at) if isinstance(self.images, ImageFiles) else self.images.index_select(0, at)
+        return ImageDataset(images, self.labels.index_select(0, at), self.classes)
+
+    def of_classes(self, classes: Iterable[int | str]) -> ImageDataset:
+        """The images of these classes (labels or names); labels and names stay as they are.
+
+        Raises:
+            DataError: for a class that is not there.
+
+        """
+        wanted = torch.tensor([self.label_of(name) for name in classes], dtype=torch.int64)
+        return self.select(torch.isin(self.labels, wanted))
+
+    def relabelled(self, order: Sequence[int]) -> ImageDataset:
+        """The same images under new labels: class ``order[k]`` gets label k. ``order`` names every class once.
+
+        Raises:
+            DataError: if ``order`` is not a permutation of the labels.
+
+        """
+        if sorted(order) != list(range(len(self.classes))):
+            raise DataError(f"an order of {len(self.classes)} classes names each label once, got {list(order)}")
+        position = torch.empty(len(order), dtype=torch.int64)
+        position[torch.tensor(order, dtype=torch.int64)] = torch.arange(len(order))
+        return ImageDataset(self.images, position[self.labels], tuple(self.classes[k] for k in order))
+
+    def label_of(self, name: int | str) -> int:
+        """The label of a class given by name, or by the label itself.
+
+        Raises:
+            DataError: if there is no such class.
+
+        """
+        if isinstance(name, int) and 0 <= name < len(self.classes):
+            return name
+        if isinstance(name, str) and name in self.classes:
+            return self.classes.index(name)
+        close = get_close_matches(str(name), self.classes, n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        shown = ", ".join(self.classes[:20]) + (", ..." if len(self.classes) > 20 else "")
+        raise DataError(f"no class {name!r}{hint}; there are {len(self.classes)}: {shown}")
+
+    def decoded(self) -> ImageDataset:
+        """The same with all images in memory: N x C x H x W bytes."""
+        if isinstance(self.images, Tensor):
+            return self
+        return replace(self, images=self.images.batch(torch.arange(len(self))))

@@ -1,0 +1,141 @@
+"""Data sets by name: `load("cifar100", root)` and the decorator that adds one."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from remix.data.errors import DataError, MissingData, printable
+from remix.data.splits import Splits
+
+__all__ = ["Download", "Entry", "dataset", "find_dataset", "list_datasets", "load"]
+
+Reader = Callable[..., Splits]
+
+
+@dataclass(frozen=True)
+class Download:
+    """An official file: where it is to be had, what it is called under the data folder, and how to know it."""
+
+    url: str
+    file: str
+    md5: str
+    bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A registered data set.
+
+    Attributes:
+        name: what the user types.
+        about: one line.
+        read: ``read(root, **options)``, or ``read(**options)`` where nothing has to be on disk (``place`` is empty).
+        place: what has to be where under the data folder, for the message when it is not there.
+        downloads: official files; ``remix data prepare`` fetches and unpacks them.
+        counts: official numbers of (train, test) images, where the data set has them.
+
+    """
+
+    name: str
+    about: str
+    read: Reader
+    place: str = ""
+    downloads: tuple[Download, ...] = ()
+    counts: tuple[int, int] | None = None
+
+
+_entries: dict[str, Entry] = {}
+
+
+def dataset(
+    name: str, *, place: str = "", downloads: tuple[Download, ...] = (), counts: tuple[int, int] | None = None
+) -> Callable[[Reader], Reader]:
+    """Decorate a function that reads a data set, so that ``load(name)`` finds it.
+
+    The first line of its docstring is what ``remix datasets`` shows; the arguments are those of :class:`Entry`.
+
+    Raises:
+        ValueError: if the name is taken.
+
+    """
+
+    def decorate(read: Reader) -> Reader:
+        if name in _entries:
+            raise ValueError(f"data set {name!r} is registered already; choose another name")
+        about = (inspect.getdoc(read) or "").split("\n")[0].rstrip(".")
+        _entries[name] = Entry(name, about, read, place, downloads, counts)
+        return read
+
+    return decorate
+
+
+def list_datasets() -> list[Entry]:
+    """Every registered data set, in the order of registration (smallest first)."""
+    return list(_entries.values())
+
+
+def find_dataset(name: str) -> Entry:
+    """The registered data set of this name.
+
+    Raises:
+        DataError: if there is none; the message lists the names.
+
+    """
+    if name not in _entries:
+        close = get_close_matches(name, _entries, n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        raise DataError(
+            f"no data set or folder is called {name!r}{hint}; known: {', '.join(_entries)}; "
+            "or give the path of a folder with one sub-folder of images per class"
+        )
+    return _entries[name]
+
+
+def load(name: str | Path, root: str | Path | None = None, **options: Any) -> Splits:
+    """Read a data set: ``load("digits")``, ``load("cifar100", "/data")``, ``load("photos/", size=64)``.
+
+    Args:
+        name: of a registered data set, or the path (also below ``root``) of an image folder.
+        root: the data folder; ``None`` means the one that the environment variable REMIX_DATA names.
+        options: of the reader: ``size``, ``holdout``, ``seed`` and ``lazy`` for image folders, and so on.
+
+    Raises:
+        MissingData: if it is not there; the message says what to put where.
+        DataError: for an unknown name, an unknown option, or data that cannot be used.
+
+    """
+    base = root if root is not None else os.environ.get("REMIX_DATA")
+    if str(name) not in _entries:
+        candidates = [Path(name)] + ([Path(base) / name] if base is not None else [])
+        folder = next((path for path in candidates if path.is_dir()), None)
+        if folder is None:
+            find_dataset(str(name))
+        name, base = "folder", folder
+    entry = find_dataset(str(name))
+    known = [key for key in inspect.signature(entry.read).parameters if key != "root"]
+    for option in options:
+        if option not in known:
+            raise DataError(f"data set {entry.name!r} has no option {option!r}; it takes: {', '.join(known) or 'none'}")
+    if not entry.place:
+        return entry.read(**options)
+    if base is None:
+        raise MissingData(
+            f"where is {entry.name}? Name the data folder (--data DIR, or the environment variable REMIX_DATA) "
+            f"that holds {entry.place}"
+        )
+    if not Path(base).is_dir():
+        raise MissingData(f"there is no folder {printable(base)}; {entry.name} is looked for there: {entry.place}")
+    return entry.read(Path(base), **options)
+
+
+def missing(name: str, root: Path) -> MissingData:
+    """The error that says what to put where."""
+    entry = find_dataset(name)
+    fetch = f", or run: remix data prepare {name} --data {printable(root)}" if entry.downloads else ""
+    return MissingData(f"{name} was not found in {printable(root)}. Put there {entry.place}{fetch}")
