@@ -19,7 +19,7 @@ SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", 
 """Endings, in lower case, of the files that are taken for images."""
 
 # Pillow knows formats that start other programs (EPS) or are documents; only plain pictures are opened.
-_FORMATS = ("JPEG", "MPO", "PNG", "BMP", "DIB", "GIF", "WEBP", "TIFF", "PPM")
+_FORMATS = ("JPEG", "PNG", "BMP", "DIB", "GIF", "WEBP", "TIFF", "PPM")
 _MAX_PIXELS = 128_000_000
 _MIN_SIDE = 2
 
