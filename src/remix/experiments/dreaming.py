@@ -129,7 +129,7 @@ def _write(plan: DreamPlan, files: DreamFiles, dream: Dream, place: str) -> Drea
         }
         files.save_tensors(images, labels, plan.model.classes, about)
         rows = [
-            GridRow(name, images[labels == label], f"{result.right} of {result.images} read so")
+            GridRow(name, images[labels == label], f"{result.right} of {result.images} recognised")
             for (name, label), result in zip(_classes(plan), results, strict=True)
         ]
         save_grid(files.grid, rows, title)

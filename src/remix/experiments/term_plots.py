@@ -101,7 +101,9 @@ def _name_phases(ax: Any, phases: Sequence[tuple[str, Mapping[str, Sequence[floa
         return
     every = -(-len(phases) // _MOST_PHASE_NAMES)
     start = 0
-    upright = len(phases) > 5
+    total = sum(_steps(terms) for _, terms in phases)
+    letters = 130 / total  # that fit into the width of the axes, per step
+    upright = any(len(name) > letters * _steps(terms) for name, terms in phases)
     for number, (name, terms) in enumerate(phases):
         steps = _steps(terms)
         if number % every == 0:
