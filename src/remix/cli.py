@@ -91,7 +91,7 @@ def measure(
 
     Examples:
         remix measure photos/train --weights resnet34.safetensors --backbone resnet34 --out photos.remix
-        remix measure photos/train --weights w.safetensors --backbone resnet34 --size 112 --kinds laplace,dense --out m.remix
+        remix measure photos/train --weights w.safetensors --backbone resnet34 --size 112 --out m.remix
     """
     from remix.experiments.measure_command import measure_command
     from remix.experiments.sources import NetworkFile
@@ -195,9 +195,7 @@ def dream(
         for option, value in {"backbone": backbone, "names": names, "size": size, "options": options}.items():
             if value is not None:
                 raise ValueError(f"--{option} goes with --weights; a model file knows it already")
-    report = dream_command(
-        model, network, statistics, wanted, out, device=device, overwrite=overwrite, resume=resume
-    )
+    report = dream_command(model, network, statistics, wanted, out, device=device, overwrite=overwrite, resume=resume)
     if not report.finished:
         sys.exit(130)
 
@@ -258,10 +256,12 @@ def _command_parser(function: Callable[..., None], about: docstring_parser.Docst
     notes = {note.arg_name: note.description for note in about.params}
     for key, parameter in inspect.signature(function).parameters.items():
         required = parameter.default is inspect.Parameter.empty
-        settings: dict[str, Any] = {"help": notes[key]} if required else {"help": notes[key], "default": parameter.default}
+        settings: dict[str, Any] = (
+            {"help": notes[key]} if required else {"help": notes[key], "default": parameter.default}
+        )
         flag = f"--{key.replace('_', '-')}"
         if key in _POSITIONAL:
-            command.add_argument(key, type=hints[key], **settings, **({} if required else {"nargs": "?"}))
+            command.add_argument(key, type=hints[key], nargs=None if required else "?", **settings)
         elif parameter.default is False:
             command.add_argument(flag, action="store_true", help=notes[key])
         else:

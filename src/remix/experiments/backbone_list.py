@@ -19,10 +19,15 @@ def backbone_lines(pattern: str = "*") -> list[str]:
         ValueError: if none does.
 
     """
-    names = sorted(list_backbones(pattern), key=lambda name: [*re.split(r"\d+", name)[:1], int(re.findall(r"\d+", name)[0]) if re.search(r"\d", name) else 0])
+    names = sorted(list_backbones(pattern), key=_family_and_depth)
     if not names:
         raise ValueError(f"no backbone is called like {pattern!r}; there are: {', '.join(list_backbones())}")
     return [_line(name) for name in names]
+
+
+def _family_and_depth(name: str) -> tuple[str, int]:
+    family, depth = re.fullmatch(r"(.*?)(\d*)", name, re.S).groups()  # type: ignore[union-attr]
+    return family, int(depth or 0)
 
 
 def _line(name: str) -> str:
@@ -32,4 +37,5 @@ def _line(name: str) -> str:
     parameters = sum(parameter.numel() for parameter in backbone.parameters())
     options = ", ".join(key for key in backbone_options(name) if key != "generator")
     images = f"{height} x {width} {'grey' if channels == 1 else 'colour'}"
-    return f"{name:<10} {images:<17} {backbone.feature_dim:>5} features {parameters / 1e6:>6.2f} M parameters   options: {options}"
+    size = f"{backbone.feature_dim:>5} features {parameters / 1e6:>6.2f} M parameters"
+    return f"{name:<10} {images:<17} {size}   options: {options}"

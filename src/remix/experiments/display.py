@@ -13,7 +13,8 @@ from rich.text import Text
 
 __all__ = ["Display", "duration"]
 
-_QUIET = 5.0  # seconds between plain lines
+_QUIET, _PATIENCE = 5.0, 60.0  # seconds between plain lines: at least, and where little happens
+_STEP = 0.05  # of all the work, worth a plain line
 
 
 def duration(seconds: float) -> str:
@@ -38,7 +39,7 @@ class Display:
         self.console = console
         self._began = time.monotonic()
         self._first: float | None = None
-        self._printed = float("-inf")
+        self._printed = (float("-inf"), 0.0)
         self._bar = Progress(
             TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[left]}")
         )
@@ -82,8 +83,9 @@ class Display:
             self._terms.plain = values
             return
         now = time.monotonic()
-        if last or now - self._printed >= _QUIET:
-            self._printed = now
+        pause, progress = now - self._printed[0], done - self._printed[1]
+        if last or pause >= _PATIENCE or (pause >= _QUIET and progress >= _STEP):
+            self._printed = (now, done)
             parts = [f"{100 * done:3.0f} %", what, values, left]
             self.console.print("  ".join(part for part in parts if part), highlight=False, soft_wrap=True)
 

@@ -104,7 +104,9 @@ class DreamFiles:
         if there and not overwrite:
             go_on = " --resume goes on with that run," if there[0] == self.checkpoint else ""
             names = ", ".join(map(str, there))
-            raise ValueError(f"already there: {names}.{go_on} --overwrite replaces what is there, or choose another --out")
+            raise ValueError(
+                f"already there: {names}.{go_on} --overwrite replaces what is there, or choose another --out"
+            )
         self.grid.parent.mkdir(parents=True, exist_ok=True)
         if not os.access(self.grid.parent, os.W_OK):
             raise PermissionError(f"the folder {self.grid.parent} cannot be written to")
@@ -131,7 +133,9 @@ class DreamFiles:
         before, now = _flat(content["request"]), _flat(request)
         differ = [key for key in dict.fromkeys([*before, *now]) if before.get(key) != now.get(key)]
         if "model" in differ:
-            raise ValueError(f"{self.checkpoint} is of another model: give the same one, or start again with --overwrite")
+            raise ValueError(
+                f"{self.checkpoint} is of another model: give the same one, or start again with --overwrite"
+            )
         if differ:
             listed = ", ".join(f"{key} was {before.get(key)}, is {now.get(key)}" for key in differ[:4])
             raise ValueError(

@@ -120,7 +120,9 @@ def _pyramid(options: DreamOptions, prior: PriorSettings, images: Preprocessing)
     usual = PyramidSettings()
     side = images.size
     steps = options.steps or 500
-    half, full = (replace(scale, size=size) for scale, size in zip(usual.scales, (max(1, side // 2), side), strict=True))
+    half, full = (
+        replace(scale, size=size) for scale, size in zip(usual.scales, (max(1, side // 2), side), strict=True)
+    )
     assert usual.polish is not None
     share = steps / full.steps
 

@@ -129,9 +129,9 @@ def _names(folders: Sequence[str], assigned: Sequence[int], outputs: int) -> tup
 
 
 def _weak(right: int, total: int, outputs: int) -> list[str]:
-    if outputs < 2 or right > 2 * total / outputs and right > 0.3 * total:
+    if outputs < 2 or (right > 2 * total / outputs and right > 0.3 * total):
         return []
     return [
-        f"only {right} of {total} images are read right, guessing would get {total / outputs:.0f}: are the weights, the "
+        f"only {right} of {total} images are read right, guessing would get {total / outputs:.0f}: are weights, "
         "backbone, --names, --mean and --std those of this network, and --size one it was trained for?"
     ]

@@ -58,11 +58,10 @@ def measure_command(
     with Display(console) as display:
 
         def progress(seen: int, count: int) -> None:
-            display.show(f"{seen} of {count} images", seen / count, {}, last=seen == count)
+            what = "fitting covariances" if seen == count else f"{seen} of {count} images"
+            display.show(what, seen / count, {}, last=seen == count)
 
-        measured = measure_model(
-            bare, data, names, kinds=_kinds(kinds), views=views, batch=batch, progress=progress
-        )
+        measured = measure_model(bare, data, names, kinds=_kinds(kinds), views=views, batch=batch, progress=progress)
     save_model(path, measured.model)
     for one in skipped:
         _say(console, f"left out: {one}")

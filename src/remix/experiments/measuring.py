@@ -107,7 +107,9 @@ def measure_model(
     layers: list[LayerMeter] = []
     if "channels" in views:
         layers.append(LayerMeter(points, "channels", kinds))
-    inputs = [point for point in block_input_points(backbone).values() if "channels" not in views or point not in points]
+    inputs = [
+        point for point in block_input_points(backbone).values() if "channels" not in views or point not in points
+    ]
     if inputs:
         layers.append(LayerMeter(inputs, "channels", ()))
     if "map" in views:

@@ -15,6 +15,7 @@ from remix.statistics import Memory
 
 __all__ = ["NetworkFile", "Opened", "open_model", "read_names", "read_numbers", "read_options"]
 
+
 @dataclass(frozen=True)
 class NetworkFile:
     """Weights in a safetensors file, and what the file does not say about itself.
@@ -163,4 +164,3 @@ def _default_shape(name: str) -> Sequence[int]:
     if isinstance(shape, Sequence):
         return shape
     raise ValueError(f"the size of images for {name!r} is fixed: leave --size out")
-

@@ -30,6 +30,8 @@ _COLOURS = {
     "norm": "#aa3377",
     "loss": "#333333",
 }
+_TERM: dict[str, Any] = {"linewidth": 1.6, "alpha": 0.9}
+_OBJECTIVE: dict[str, Any] = {"linewidth": 1.0, "linestyle": (0, (4, 2))}
 _MOST_PHASE_NAMES = 26
 
 
@@ -83,7 +85,11 @@ def _draw(ax: Any, phases: Sequence[tuple[str, Mapping[str, Sequence[float]]]], 
         steps = _steps(terms)
         for name in group:
             if name in terms:
-                style = {"color": _COLOURS.get(name), "linewidth": 1.0 if name == "loss" else 1.6, "alpha": 0.9}
+                style: dict[str, Any] = {
+                    "color": _COLOURS.get(name),
+                    "linewidth": 1.0 if name == "loss" else 1.6,
+                    "alpha": 0.9,
+                }
                 if name == "loss":
                     style["linestyle"] = (0, (4, 2))
                 label = None if name in named else ("objective" if name == "loss" else name)
