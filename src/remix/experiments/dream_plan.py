@@ -32,7 +32,7 @@ from remix.inversion import (
 from remix.inversion.dream import chunks
 from remix.laplace import LaplaceNormal
 from remix.learning import Model
-from remix.statistics import LayerStatistics, Memory
+from remix.statistics import LayerStatistics, Memory, batchnorm_statistics
 
 __all__ = ["DreamPlan", "make_plan", "prior_kinds"]
 
@@ -144,7 +144,7 @@ def make_plan(model: Model, options: DreamOptions) -> DreamPlan:
         _check_layerwise(model, names, places)
     prior = options.prior or ("laplace" if "laplace" in prior_kinds(model.memory) else "diagonal")
     layers = _prior_layers(model, prior)
-    settings = settings_for(strategy, options, prior, model.preprocessing)
+    settings = settings_for(strategy, options, prior, model.preprocessing, _spread(model))
     labels = balanced_labels(places, options.count * len(places))
     _check_spread(options, settings, prior, layers, len(labels))
     if strategy == "generator":
@@ -248,6 +248,13 @@ def _check_spread(
                 f"the form kl needs more than {layer.dim // rows_per_image} images at a time for '{layer.point}' with "
                 f"{layer.dim} channels of {rows_per_image} positions, got {batch}: raise --count, or use typical or nll"
             )
+
+
+def _spread(model: Model) -> float:
+    """Of what BatchNorm layers receive, as far as they know: see `settings_for`."""
+    backbone: Any = model.classifier.backbone
+    layers = batchnorm_statistics(backbone).values()
+    return sum(float(layer.variance.norm() + layer.variance.sqrt().norm()) for layer in layers)
 
 
 def _fingerprint(model: Model) -> str:
