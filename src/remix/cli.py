@@ -1,5 +1,8 @@
 """The `remix` command. Each sub-command is a plain function with typed arguments; jsonargparse makes the options.
 
+Arguments before the ``*`` of a function are typed without their name, those after it are options; the docstring is the
+help: its notes on arguments, its text, its examples.
+
 Modules that need torch are imported inside the functions, so that `remix --help` answers at once.
 """
 
@@ -16,10 +19,10 @@ from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
 from remix._version import __version__
 
-__all__ = ["COMMANDS", "backbones", "doctor", "dream", "main", "measure"]
+__all__ = ["COMMANDS", "backbones", "data", "datasets", "doctor", "dream", "main", "measure"]
 
 
-def doctor(json: bool = False) -> None:
+def doctor(*, json: bool = False) -> None:
     """Versions, the Laplace kernels in use and why, threads, memory, devices, data folder.
 
     Args:
@@ -39,6 +42,44 @@ def doctor(json: bool = False) -> None:
         sys.exit(1)
 
 
+def datasets() -> None:
+    """The data sets that REMIX reads by name, one line each."""
+    from rich.console import Console
+
+    from remix.data.show import show_datasets
+
+    show_datasets(Console())
+
+
+def data(action: Literal["prepare"], name: str, *, data: str | None = None) -> None:
+    """Find a data set, check it, count its images per class; download it if it is not there and can be fetched.
+
+    Args:
+        action: What to do: prepare.
+        name: Of the data set (see: remix datasets), or a folder with one sub-folder of images per class.
+        data: The folder that data sets are kept in; by default the one that REMIX_DATA names.
+
+    Examples:
+        remix data prepare cifar100 --data ~/data
+        remix data prepare photos/
+    """
+    from rich.console import Console
+
+    from remix.data import DataError
+    from remix.data.prepare import prepare
+    from remix.data.show import show_splits
+
+    console = Console()
+    try:
+        show_splits(prepare(name, data, console), console)
+    except DataError as error:
+        print(f"remix data {action}: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print(f"remix data {action}: interrupted; the same command goes on from here", file=sys.stderr)
+        sys.exit(130)
+
+
 def backbones(pattern: str = "*") -> None:
     """The networks that REMIX knows by name, one line each.
 
@@ -53,6 +94,7 @@ def backbones(pattern: str = "*") -> None:
 
 def measure(
     images: str,
+    *,
     weights: str,
     backbone: str,
     out: str,
@@ -110,8 +152,9 @@ def measure(
 
 
 def dream(
-    out: str,
     model: str | None = None,
+    *,
+    out: str,
     classes: str | None = None,
     count: int = 8,
     strategy: Literal["layerwise", "pixels", "pyramid", "generator"] | None = None,
@@ -140,8 +183,8 @@ def dream(
     (NAME-terms.png). Ctrl-C stops after the current step and saves what was found; --resume goes on to the same bits.
 
     Args:
-        out: The picture to write, NAME.png; the other files are named from it.
         model: Model file, as remix measure makes it. Or give --weights and --backbone.
+        out: The picture to write, NAME.png; the other files are named from it.
         classes: Names separated by commas; all by default, of more than ten the first ten.
         count: Images per class.
         strategy: layerwise - block by block from the features of the classes, then the whole network; pixels - from
@@ -207,12 +250,11 @@ def _words(text: str) -> list[str]:
 COMMANDS: dict[str, Callable[..., None]] = {
     "measure": measure,
     "dream": dream,
+    "data": data,
+    "datasets": datasets,
     "backbones": backbones,
     "doctor": doctor,
 }
-
-# Arguments that are typed without their name.
-_POSITIONAL = {"images", "model", "pattern"}
 
 
 class _Formatter(DefaultHelpFormatter):
@@ -245,7 +287,10 @@ def build_parser() -> ArgumentParser:
 
 
 def _command_parser(function: Callable[..., None], about: docstring_parser.Docstring) -> ArgumentParser:
-    """Parameters without a name on the command line: those of _POSITIONAL. One that defaults to False is a switch."""
+    """Parameters before the ``*`` are typed without their name, those after it are options.
+
+    An option that defaults to False is a switch: `--json`, not `--json true`.
+    """
     examples = [line for example in about.examples for line in (example.description or "").splitlines()]
     command = ArgumentParser(
         description="\n\n".join(filter(None, [about.short_description, about.long_description])),
@@ -260,7 +305,7 @@ def _command_parser(function: Callable[..., None], about: docstring_parser.Docst
             {"help": notes[key]} if required else {"help": notes[key], "default": parameter.default}
         )
         flag = f"--{key.replace('_', '-')}"
-        if key in _POSITIONAL:
+        if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
             command.add_argument(key, type=hints[key], nargs=None if required else "?", **settings)
         elif parameter.default is False:
             command.add_argument(flag, action="store_true", help=notes[key])

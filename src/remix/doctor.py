@@ -161,7 +161,12 @@ def show(found: Examination, console: Console | None = None) -> None:
     kernels = found.kernels
     table.add_row("Laplace kernels", f"[{'green' if kernels['path'] == 'native' else 'yellow'}]{kernels['path']}[/]")
     table.add_row("  because", kernels["reason"])
-    for label, key in (("  instructions", "isa"), ("  library", "library"), ("  to do", "advice")):
+    for label, key in (
+        ("  instructions", "isa"),
+        ("  threads of", "threads"),
+        ("  library", "library"),
+        ("  to do", "advice"),
+    ):
         if kernels.get(key):
             table.add_row(label, str(kernels[key]))
     table.add_section()

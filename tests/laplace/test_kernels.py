@@ -17,7 +17,7 @@ from dense_twin import ON_ROWS, OPERATIONS, assert_all_near, draw, with_gradient
 
 import remix
 from remix.laplace import LaplaceCovariance, kernels
-from remix.laplace.native_library import ABI
+from remix.laplace.native_library import ABI, find_openmp
 
 PACKAGE = Path(remix.__file__).parent
 LIBRARY = next(iter(sorted((PACKAGE / "laplace").glob("_native*.so"))), None)
@@ -282,6 +282,57 @@ def test_many_python_threads_at_once() -> None:
         with ThreadPoolExecutor(4) as pool:
             got = list(pool.map(lambda operation: operation(sigma, *inputs[:2]), operations))
     assert all(torch.equal(g, w) for g, w in zip(got, wanted, strict=True))
+
+
+AFTER_FORK = """
+import os, torch
+from remix.laplace import LaplaceCovariance, kernels
+torch.set_num_threads(2)
+sigma = LaplaceCovariance(*torch.rand(3, 70000).add(0.1).unbind(), validate_args=False)
+x = torch.randn(40, 70000)
+wanted = sigma.solve(x)  # starts the threads
+child = os.fork()
+if not child:
+    os._exit(0 if (sigma.solve(x).numpy() == wanted.numpy()).all() else 1)  # torch.equal would wait for its threads
+print(kernels.status().threads, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@needs_library
+def test_a_forked_child_computes_on_threads_of_its_own() -> None:
+    """The pool that torch lends has no threads in a child: waiting for them would never end."""
+    run = subprocess.run([sys.executable, "-c", AFTER_FORK], capture_output=True, text=True, timeout=120, check=False)
+    assert run.stdout in ("torch 0\n", "own 0\n"), run.stderr
+
+
+@needs_library
+def test_torch_lends_its_threads_when_it_has_gnu_openmp() -> None:
+    wanted = "own" if find_openmp() is None else "torch"
+    library = kernels.native()
+    assert library is not None
+    assert library.threads == kernels.status().threads == wanted
+
+
+@needs_library
+@pytest.mark.parametrize("lent", [True, False])
+def test_any_number_of_threads_gives_the_same_bits(lent: bool) -> None:
+    inputs = draw((40,), 30_000)
+    sigma = LaplaceCovariance(*inputs[2:])
+    library, before = kernels.native(), torch.get_num_threads()
+    assert library is not None
+    if not lent:
+        library.handle.remix_lend_threads(None)
+    try:
+        found = []
+        for threads in (1, 2, 5):
+            torch.set_num_threads(threads)
+            found.append(sigma.solve(inputs[0]))
+    finally:
+        torch.set_num_threads(before)
+        if not lent:
+            library._borrow_threads()
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
 
 
 def test_nothing_is_warned_about_in_ordinary_use() -> None:

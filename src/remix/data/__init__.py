@@ -3,17 +3,23 @@
 `load` reads a data set by name, or any image folder by path. Images are bytes (uint8) until they are on the device.
 """
 
-from remix.data import cifar, digits, folder  # noqa: F401  (each registers its data sets)
+# Each of these registers its data sets; the order is the one in which they are listed.
+from remix.data import digits, fashion_mnist, cifar, tiny_imagenet, cub200, folder  # noqa: F401  # isort: skip
+from remix.data.augment import Augment
+from remix.data.batches import batches
+from remix.data.class_orders import class_order
 from remix.data.errors import DataError, MissingData, UnreadableImage
 from remix.data.images import ImageDataset, ImageFiles
 from remix.data.normalisation import CLIP, IMAGENET, Normalisation
 from remix.data.preprocessing import Preprocessing
 from remix.data.registry import dataset, list_datasets, load
 from remix.data.splits import Skipped, Splits, hold_out
+from remix.data.task_stream import Task, TaskStream
 
 __all__ = [
     "CLIP",
     "IMAGENET",
+    "Augment",
     "DataError",
     "ImageDataset",
     "ImageFiles",
@@ -22,7 +28,11 @@ __all__ = [
     "Preprocessing",
     "Skipped",
     "Splits",
+    "Task",
+    "TaskStream",
     "UnreadableImage",
+    "batches",
+    "class_order",
     "dataset",
     "hold_out",
     "list_datasets",

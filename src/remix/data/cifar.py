@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from remix.data.cifar_names import CIFAR10_CLASSES, CIFAR100_CLASSES
@@ -12,6 +15,9 @@ from remix.data.cifar_records import read_records
 from remix.data.errors import DataError, printable
 from remix.data.images import ImageDataset
 from remix.data.normalisation import Normalisation
+from remix.data.parquet import read_shards, shards
+from remix.data.pickled_arrays import read_pickled
+from remix.data.preprocessing import Preprocessing
 from remix.data.registry import Download, dataset, missing
 from remix.data.splits import Splits
 
@@ -26,22 +32,31 @@ class _Edition:
     classes: tuple[str, ...]
     normalisation: Normalisation
     label_bytes: int
-    binary: tuple[tuple[str, ...], tuple[str, ...]]
+    label_key: str
+    shard_key: str
+    files: tuple[tuple[str, ...], tuple[str, ...]]
+    shard_folder: str
 
 
 _CIFAR10 = _Edition(
-    "cifar10",
-    CIFAR10_CLASSES,
-    Normalisation((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
-    1,
-    (tuple(f"data_batch_{k}.bin" for k in range(1, 6)), ("test_batch.bin",)),
+    name="cifar10",
+    classes=CIFAR10_CLASSES,
+    normalisation=Normalisation((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
+    label_bytes=1,
+    label_key="labels",
+    shard_key="label",
+    files=(tuple(f"data_batch_{k}" for k in range(1, 6)), ("test_batch",)),
+    shard_folder=r"cifar[-_]?10(?!0)",
 )
 _CIFAR100 = _Edition(
-    "cifar100",
-    CIFAR100_CLASSES,
-    Normalisation((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
-    2,
-    (("train.bin",), ("test.bin",)),
+    name="cifar100",
+    classes=CIFAR100_CLASSES,
+    normalisation=Normalisation((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
+    label_bytes=2,
+    label_key="fine_labels",
+    shard_key="fine_label",
+    files=(("train",), ("test",)),
+    shard_folder=r"cifar[-_]?100",
 )
 
 
@@ -53,6 +68,13 @@ _CIFAR100 = _Edition(
             "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
             "cifar-10-binary.tar.gz",
             "c32a1d4ab5d03f1284b67883e8d87530",
+        ),
+    ),
+    archives=(
+        Download(
+            "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+            "cifar-10-python.tar.gz",
+            "c58f30108f718f92721af3b95e74349a",
         ),
     ),
     counts=(50_000, 10_000),
@@ -72,7 +94,15 @@ def cifar10(root: Path) -> Splits:
             "03b5dce01913d631647c71ecec9e9cb8",
         ),
     ),
+    archives=(
+        Download(
+            "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
+            "cifar-100-python.tar.gz",
+            "eb9058c3a382ffc7106e4002c42a8d85",
+        ),
+    ),
     counts=(50_000, 10_000),
+    content="1a8950f8599954f78fc12eff0e2c2b133b0392f24da994b3fe9b7732bcea2085",
 )
 def cifar100(root: Path) -> Splits:
     """60,000 photographs of 100 classes, 32 x 32."""
@@ -80,15 +110,47 @@ def cifar100(root: Path) -> Splits:
 
 
 def _read(edition: _Edition, root: Path) -> Splits:
-    for folder in (root, *sorted(path for path in root.iterdir() if path.is_dir())):
-        train, test = ([folder / name for name in names] for names in edition.binary)
-        if all(path.is_file() for path in train + test):
-            parts = [_dataset(edition, folder, *read_records(files, edition.label_bytes)) for files in (train, test)]
-            return Splits(parts[0], parts[1], edition.normalisation, edition.name)
+    """The first layout that is complete, in the folder itself or one below it: binary, python, parquet."""
+    folders = [root, *sorted(path for path in root.iterdir() if path.is_dir())]
+    for read, suffix in ((_records, ".bin"), (_pickles, "")):
+        for folder in folders:
+            train, test = ([folder / (name + suffix) for name in names] for names in edition.files)
+            if all(path.is_file() for path in train + test):
+                return _splits(edition, folder, read(edition, train), read(edition, test))
+    for folder in folders:
+        named = re.search(edition.shard_folder, folder.resolve().name, re.IGNORECASE) is not None
+        if named or folder is root:
+            train, test = (shards(folder, part, below=named) for part in ("train", "test"))
+            if train and test:
+                preprocessing = Preprocessing(32, 3, edition.normalisation.mean, edition.normalisation.std)
+                parts = [read_shards(files, edition.shard_key, preprocessing) for files in (train, test)]
+                return _splits(edition, folder, *parts)
     raise missing(edition.name, root)
 
 
-def _dataset(edition: _Edition, source: Path, images: Tensor, labels: Tensor) -> ImageDataset:
-    if int(labels.max()) >= len(edition.classes):
-        raise DataError(f"{printable(source)} has label {int(labels.max())}: not the files of {edition.name}")
-    return ImageDataset(images, labels, edition.classes)
+def _records(edition: _Edition, files: list[Path]) -> tuple[Tensor, Tensor]:
+    return read_records(files, edition.label_bytes)
+
+
+def _pickles(edition: _Edition, files: list[Path]) -> tuple[Tensor, Tensor]:
+    images, labels = [], []
+    for file in files:
+        content = read_pickled(file)
+        items = content.items() if isinstance(content, dict) else ()
+        found = {k.decode("latin1") if isinstance(k, bytes) else k: v for k, v in items}
+        pixels, numbers = found.get("data"), found.get(edition.label_key)
+        if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != (3072,):
+            raise DataError(f"{printable(file)} has no images (N, 3072) under 'data'; fetch it again")
+        if not isinstance(numbers, list) or len(numbers) != len(pixels):
+            raise DataError(f"{printable(file)} has no label for each image under {edition.label_key!r}")
+        images.append(torch.from_numpy(pixels).view(-1, 3, 32, 32))
+        labels.append(torch.tensor(numbers, dtype=torch.int64))
+    return (images[0] if len(images) == 1 else torch.cat(images)), torch.cat(labels)
+
+
+def _splits(edition: _Edition, source: Path, train: tuple[Tensor, Tensor], test: tuple[Tensor, Tensor]) -> Splits:
+    for _, labels in (train, test):
+        if int(labels.min()) < 0 or int(labels.max()) >= len(edition.classes):
+            raise DataError(f"{printable(source)} has label {int(labels.max())}: not the files of {edition.name}")
+    parts = [ImageDataset(images, labels, edition.classes) for images, labels in (train, test)]
+    return Splits(parts[0], parts[1], edition.normalisation, edition.name, source=source)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from remix.data.errors import UnreadableImage
 
-__all__ = ["SUFFIXES", "as_picture", "open_picture", "to_channels"]
+__all__ = ["SUFFIXES", "as_picture", "open_picture", "tensor_of", "to_channels"]
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
 """Endings, in lower case, of the files that are taken for images."""
@@ -24,7 +23,7 @@ _MAX_PIXELS = 128_000_000
 _MIN_SIDE = 2
 
 
-def open_picture(file: Path | str | Any, channels: int = 3) -> Image.Image:
+def open_picture(file: Path | str | BinaryIO, channels: int = 3) -> Image.Image:
     """Decode an image file completely: the first frame, turned as its EXIF note says, RGB or grey.
 
     Args:
@@ -37,16 +36,14 @@ def open_picture(file: Path | str | Any, channels: int = 3) -> Image.Image:
     """
     name = file if isinstance(file, (str, Path)) else None
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what Pillow warns of is either handled below or raised on decoding
-            with Image.open(file, formats=_FORMATS) as image:
-                width, height = image.size
-                if min(width, height) < _MIN_SIDE:
-                    raise UnreadableImage(name, f"{width} x {height} pixels are too few to show anything")
-                if width * height > _MAX_PIXELS:
-                    raise UnreadableImage(name, f"{width} x {height} pixels are too many (limit {_MAX_PIXELS:,})")
-                image.load()
-                return to_channels(ImageOps.exif_transpose(image), channels)
+        with Image.open(file, formats=_FORMATS) as image:
+            width, height = image.size
+            if min(width, height) < _MIN_SIDE:
+                raise UnreadableImage(name, f"{width} x {height} pixels are too few to show anything")
+            if width * height > _MAX_PIXELS:
+                raise UnreadableImage(name, f"{width} x {height} pixels are too many (limit {_MAX_PIXELS:,})")
+            image.load()
+            return to_channels(ImageOps.exif_transpose(image), channels)
     except UnreadableImage as error:
         raise UnreadableImage(name, error.reason) from None
     except Exception as error:  # decoders of damaged files raise almost anything
@@ -85,9 +82,14 @@ def as_picture(image: Any, channels: int) -> Image.Image:
     if isinstance(image, (str, Path)):
         return open_picture(image, channels)
     if isinstance(image, Image.Image):
-        return to_channels(ImageOps.exif_transpose(image), channels)
+        try:
+            return to_channels(ImageOps.exif_transpose(image), channels)
+        except OSError as error:  # it was opened but not yet decoded
+            raise UnreadableImage(None, _reason(None, error)) from error
     if isinstance(image, Tensor):
-        return to_channels(Image.fromarray(_bytes_hwc(image.detach().cpu().numpy(), channels_first=True)), channels)
+        values = image.detach().cpu()
+        array = (values.float() if values.is_floating_point() else values).numpy()
+        return to_channels(Image.fromarray(_bytes_hwc(array, channels_first=True)), channels)
     return to_channels(Image.fromarray(_bytes_hwc(np.asarray(image), channels_first=False)), channels)
 
 

@@ -18,7 +18,7 @@ NORMALISATION = Normalisation((0.3053,), (0.3759,))
 
 @dataset("digits")
 def digits(holdout: float = 0.2, seed: int = 0) -> Splits:
-    """1,797 grey images of handwritten digits, 8 x 8, 10 classes; comes with scikit-learn.
+    """1,797 handwritten digits, 8 x 8 grey, 10 classes; needs nothing.
 
     Args:
         holdout: fraction of every class that is the test part.

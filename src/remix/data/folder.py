@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor
-from itertools import repeat
 from pathlib import Path
 
-import torch
-from torch import Tensor
-
-from remix.data.errors import DataError, UnreadableImage, printable
+from remix.data.errors import DataError, printable
+from remix.data.file_parts import read_parts
 from remix.data.folder_scan import scan
-from remix.data.images import ImageDataset, ImageFiles
 from remix.data.normalisation import IMAGENET, Normalisation
 from remix.data.preprocessing import Preprocessing
 from remix.data.registry import dataset
-from remix.data.splits import Skipped, Splits, hold_out
+from remix.data.splits import Splits, hold_out
 
-__all__ = ["folder", "read_files"]
-
-MEMORY_LIMIT = 2**30
-"""Bytes up to which decoded images are kept in memory when ``lazy`` is not given."""
+__all__ = ["folder"]
 
 
 @dataset("folder", place="one sub-folder of images per class (cat/, dog/, ...), or train/cat/ and test/cat/")
@@ -34,7 +25,7 @@ def folder(
     lazy: bool | None = None,
     normalisation: Normalisation | None = None,
 ) -> Splits:
-    """Any folder of images, one sub-folder per class; give its path instead of a name.
+    """Your images, one sub-folder per class; type the path instead.
 
     With sub-folders train and test (or val) those are the parts, otherwise a fraction of every class is held out.
     Every file is decoded once; those that cannot be used are left out and listed in ``Splits.skipped``.
@@ -57,52 +48,15 @@ def folder(
         normalisation = IMAGENET if channels == 3 else grey
     preprocessing = Preprocessing(size, channels, normalisation.mean, normalisation.std)
     found = scan(root)
-    total = sum(len(files) for part in found.parts.values() for files in part)
-    if lazy is None:
-        lazy = total * channels * size * size > MEMORY_LIMIT
-    parts: dict[str, ImageDataset] = {}
-    skipped: list[Skipped] = []
-    for part, by_class in found.parts.items():
-        paths = [path for files in by_class for path in files]
-        labels = torch.tensor([label for label, files in enumerate(by_class) for _ in files], dtype=torch.int64)
-        parts[part], left_out = read_files(paths, labels, found.classes, preprocessing, lazy)
-        skipped += left_out
+    listed = {
+        part: [(path, label) for label, files in enumerate(by_class) for path in files]
+        for part, by_class in found.parts.items()
+    }
+    parts, skipped = read_parts(root, listed, found.classes, preprocessing, lazy)
     if empty := [name for name, count in parts["train"].counts().items() if not count]:
         shown = "; ".join(str(one) for one in skipped[:5]) + ("; ..." if len(skipped) > 5 else "")
         raise DataError(f"no usable training image of {', '.join(empty)} in {printable(root)}: {shown}")
     if "test" not in parts:
         parts["train"], parts["test"] = hold_out(parts["train"], holdout, seed)
-    return Splits(
-        parts["train"], parts["test"], normalisation, root.name or "folder", parts.get("validation"), tuple(skipped)
-    )
-
-
-def read_files(
-    paths: list[Path], labels: Tensor, classes: tuple[str, ...], preprocessing: Preprocessing, lazy: bool
-) -> tuple[ImageDataset, list[Skipped]]:
-    """Decode every file once, with as many threads as processors: the usable ones, and the others with reasons.
-
-    With ``lazy`` only the fact that a file is usable is kept, otherwise its pixels.
-    """
-    usable = torch.ones(len(paths), dtype=torch.bool)
-    pixels = torch.empty(0 if lazy else len(paths), *preprocessing.shape, dtype=torch.uint8)
-    skipped: list[Skipped] = []
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = pool.map(_try_file, paths, repeat(preprocessing))
-        for position, (path, result) in enumerate(zip(paths, results, strict=True)):
-            if isinstance(result, str):
-                usable[position] = False
-                skipped.append(Skipped(path, result))
-            elif not lazy:
-                pixels[position] = result
-    files = ImageFiles(tuple(path for path, good in zip(paths, usable.tolist(), strict=True) if good), preprocessing)
-    images = files if lazy else pixels if bool(usable.all()) else pixels[usable]
-    return ImageDataset(images, labels[usable], classes), skipped
-
-
-def _try_file(path: Path, preprocessing: Preprocessing) -> Tensor | str:
-    """The pixels, or why there are none. With one image per result, `map` keeps what waits to be stored small."""
-    try:
-        return preprocessing.file(path)
-    except UnreadableImage as error:
-        return error.reason
+    name = root.resolve().name or "folder"
+    return Splits(parts["train"], parts["test"], normalisation, name, parts.get("validation"), tuple(skipped), root)

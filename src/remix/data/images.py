@@ -41,7 +41,7 @@ class ImageFiles:
         out = torch.empty(len(chosen), *self.preprocessing.shape, dtype=torch.uint8)
         for row, path in zip(out, chosen, strict=True):
             try:
-                row.copy_(self.preprocessing.file(path))
+                row.copy_(self.preprocessing.encoded(path))
             except UnreadableImage as error:
                 raise UnreadableImage(path, f"{error.reason}; it was readable before. Restore or remove it") from error
         return out
@@ -108,13 +108,13 @@ class ImageDataset:
 
     def batch(self, indices: Tensor | Sequence[int]) -> tuple[Tensor, Tensor]:
         """Images and labels at these positions: uint8 (B, C, H, W) and int64 (B,)."""
-        at = torch.as_tensor(indices, dtype=torch.int64)
+        at = torch.as_tensor(indices, dtype=torch.int64, device=self.labels.device)
         images = self.images.batch(at) if isinstance(self.images, ImageFiles) else self.images.index_select(0, at)
         return images, self.labels.index_select(0, at)
 
     def select(self, indices: Tensor | Sequence[int]) -> ImageDataset:
         """The images at these positions (whole numbers or a boolean mask), with the same classes."""
-        at = torch.as_tensor(indices)
+        at = torch.as_tensor(indices, device=self.labels.device)
         at = at.nonzero().squeeze(1) if at.dtype == torch.bool else at.to(torch.int64)
         images = self.images.select(at) if isinstance(self.images, ImageFiles) else self.images.index_select(0, at)
         return ImageDataset(images, self.labels.index_select(0, at), self.classes)
@@ -126,21 +126,22 @@ class ImageDataset:
             DataError: for a class that is not there.
 
         """
-        wanted = torch.tensor([self.label_of(name) for name in classes], dtype=torch.int64)
+        wanted = torch.tensor([self.label_of(name) for name in classes], device=self.labels.device)
         return self.select(torch.isin(self.labels, wanted))
 
     def relabelled(self, order: Sequence[int]) -> ImageDataset:
-        """The same images under new labels: class ``order[k]`` gets label k. ``order`` names every class once.
+        """The images of the classes in ``order``, where class ``order[k]`` gets label k; others are left out.
 
         Raises:
-            DataError: if ``order`` is not a permutation of the labels.
+            DataError: if a label comes twice or is not there.
 
         """
-        if sorted(order) != list(range(len(self.classes))):
-            raise DataError(f"an order of {len(self.classes)} classes names each label once, got {list(order)}")
-        position = torch.empty(len(order), dtype=torch.int64)
-        position[torch.tensor(order, dtype=torch.int64)] = torch.arange(len(order))
-        return ImageDataset(self.images, position[self.labels], tuple(self.classes[k] for k in order))
+        if len(set(order)) != len(order) or not set(order) <= set(range(len(self.classes))):
+            raise DataError(f"an order names labels within 0..{len(self.classes) - 1}, each once, got {list(order)}")
+        position = torch.full((len(self.classes),), -1, device=self.labels.device)
+        position[list(order)] = torch.arange(len(order), device=self.labels.device)
+        kept = self if len(order) == len(self.classes) else self.of_classes(order)
+        return ImageDataset(kept.images, position[kept.labels], tuple(self.classes[k] for k in order))
 
     def label_of(self, name: int | str) -> int:
         """The label of a class given by name, or by the label itself.
@@ -157,6 +158,11 @@ class ImageDataset:
         hint = f" (did you mean {close[0]!r}?)" if close else ""
         shown = ", ".join(self.classes[:20]) + (", ..." if len(self.classes) > 20 else "")
         raise DataError(f"no class {name!r}{hint}; there are {len(self.classes)}: {shown}")
+
+    def to(self, device: torch.device | str) -> ImageDataset:
+        """The same with labels, and images that are in memory, on a device."""
+        images = self.images.to(device) if isinstance(self.images, Tensor) else self.images
+        return replace(self, images=images, labels=self.labels.to(device))
 
     def decoded(self) -> ImageDataset:
         """The same with all images in memory: N x C x H x W bytes."""

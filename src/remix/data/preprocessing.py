@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from PIL import Image
@@ -68,9 +68,9 @@ class Preprocessing:
         """
         return tensor_of(self._fit(as_picture(image, self.channels)))
 
-    def file(self, path: Path) -> Tensor:
-        """uint8 (C, size, size) of an image file. Raises UnreadableImage with the reason."""
-        return tensor_of(self._fit(open_picture(path, self.channels)))
+    def encoded(self, file: Path | BinaryIO) -> Tensor:
+        """uint8 (C, size, size) of a JPEG, PNG, ... file, or of its open stream. Raises UnreadableImage, with why."""
+        return tensor_of(self._fit(open_picture(file, self.channels)))
 
     def batch(self, images: Iterable[Any]) -> Tensor:
         """uint8 (N, C, size, size) of several pictures, each as in a call; also a tensor (N, C, H, W)."""

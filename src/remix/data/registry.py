@@ -13,7 +13,7 @@ from typing import Any
 from remix.data.errors import DataError, MissingData, printable
 from remix.data.splits import Splits
 
-__all__ = ["Download", "Entry", "dataset", "find_dataset", "list_datasets", "load"]
+__all__ = ["Download", "Entry", "dataset", "find_dataset", "list_datasets", "load", "missing", "place_of"]
 
 Reader = Callable[..., Splits]
 
@@ -25,7 +25,6 @@ class Download:
     url: str
     file: str
     md5: str
-    bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -37,8 +36,10 @@ class Entry:
         about: one line.
         read: ``read(root, **options)``, or ``read(**options)`` where nothing has to be on disk (``place`` is empty).
         place: what has to be where under the data folder, for the message when it is not there.
-        downloads: official files; ``remix data prepare`` fetches and unpacks them.
+        downloads: official files that together are the data set; ``remix data prepare`` fetches and unpacks them.
+        archives: other official archives; unpacked if they lie in the data folder, never fetched.
         counts: official numbers of (train, test) images, where the data set has them.
+        content: official :func:`remix.data.checks.content_digest`, where it is known.
 
     """
 
@@ -47,14 +48,22 @@ class Entry:
     read: Reader
     place: str = ""
     downloads: tuple[Download, ...] = ()
+    archives: tuple[Download, ...] = ()
     counts: tuple[int, int] | None = None
+    content: str | None = None
 
 
 _entries: dict[str, Entry] = {}
 
 
 def dataset(
-    name: str, *, place: str = "", downloads: tuple[Download, ...] = (), counts: tuple[int, int] | None = None
+    name: str,
+    *,
+    place: str = "",
+    downloads: tuple[Download, ...] = (),
+    archives: tuple[Download, ...] = (),
+    counts: tuple[int, int] | None = None,
+    content: str | None = None,
 ) -> Callable[[Reader], Reader]:
     """Decorate a function that reads a data set, so that ``load(name)`` finds it.
 
@@ -69,7 +78,7 @@ def dataset(
         if name in _entries:
             raise ValueError(f"data set {name!r} is registered already; choose another name")
         about = (inspect.getdoc(read) or "").split("\n")[0].rstrip(".")
-        _entries[name] = Entry(name, about, read, place, downloads, counts)
+        _entries[name] = Entry(name, about, read, place, downloads, archives, counts, content)
         return read
 
     return decorate
@@ -110,14 +119,8 @@ def load(name: str | Path, root: str | Path | None = None, **options: Any) -> Sp
         DataError: for an unknown name, an unknown option, or data that cannot be used.
 
     """
-    base = root if root is not None else os.environ.get("REMIX_DATA")
-    if str(name) not in _entries:
-        candidates = [Path(name)] + ([Path(base) / name] if base is not None else [])
-        folder = next((path for path in candidates if path.is_dir()), None)
-        if folder is None:
-            find_dataset(str(name))
-        name, base = "folder", folder
-    entry = find_dataset(str(name))
+    name, base = place_of(name, root)
+    entry = find_dataset(name)
     known = [key for key in inspect.signature(entry.read).parameters if key != "root"]
     for option in options:
         if option not in known:
@@ -129,9 +132,35 @@ def load(name: str | Path, root: str | Path | None = None, **options: Any) -> Sp
             f"where is {entry.name}? Name the data folder (--data DIR, or the environment variable REMIX_DATA) "
             f"that holds {entry.place}"
         )
-    if not Path(base).is_dir():
-        raise MissingData(f"there is no folder {printable(base)}; {entry.name} is looked for there: {entry.place}")
-    return entry.read(Path(base), **options)
+    return entry.read(base, **options)
+
+
+def place_of(name: str | Path, root: str | Path | None, create: bool = False) -> tuple[str, Path | None]:
+    """The registered name and the folder to read for what the user typed: a name, or the path of an image folder.
+
+    With ``create`` the data folder is made if it is not there.
+
+    Raises:
+        MissingData: if the data folder is not there.
+        DataError: if it is neither a name nor a folder.
+
+    """
+    given = root if root is not None else os.environ.get("REMIX_DATA")
+    base = None if given is None else Path(given)
+    if str(name) not in _entries:
+        candidates = [Path(name)] + ([base / name] if base is not None else [])
+        folder = next((path for path in candidates if path.is_dir()), None)
+        if folder is not None:
+            return "folder", folder
+    entry = find_dataset(str(name))
+    if base is not None and entry.place and not base.is_dir():
+        if not create:
+            raise MissingData(f"there is no folder {printable(base)}; it should hold {entry.place}")
+        try:
+            base.mkdir(parents=True)
+        except OSError as error:
+            raise MissingData(f"cannot make the data folder {printable(base)}: {error.strerror}") from error
+    return entry.name, base
 
 
 def missing(name: str, root: Path) -> MissingData:

@@ -37,6 +37,7 @@ class Splits:
         name: as it was asked for.
         validation: a third part, where the data on disk have one.
         skipped: files that were left out, with reasons; show them at the end.
+        source: the folder that was read.
 
     """
 
@@ -46,6 +47,7 @@ class Splits:
     name: str
     validation: ImageDataset | None = None
     skipped: tuple[Skipped, ...] = field(default=(), repr=False)
+    source: Path | None = None
 
     def __post_init__(self) -> None:
         for other in (self.test, self.validation):

@@ -1,1 +1,1 @@
-"""Runs: dreams from a saved model, statistics of a network, and the figures that show them."""
+"""Presets, runs, dreams, and the figures and tables that show them."""

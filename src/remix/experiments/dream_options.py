@@ -121,8 +121,8 @@ def _pixels(options: DreamOptions, prior: PriorSettings, images: Preprocessing, 
         usual,
         schedule=replace(usual.schedule, steps=options.steps or 500),
         # The published weights differ a thousandfold between networks. This one makes statistics that are off by a
-        # tenth count as much as a cross-entropy of 1, whatever the network.
-        statistics=10 / spread if spread else usual.statistics,
+        # hundredth count as much as a cross-entropy of 1, whatever the network.
+        statistics=100 / spread if spread else usual.statistics,
         augmentation=Augmentation(jitter=max(1, images.size // 16)),
         prior=prior,
         batch=options.batch or usual.batch,

@@ -41,12 +41,13 @@ _forced: list[str] = []
 
 @dataclass(frozen=True)
 class KernelStatus:
-    """The path in use for CPU tensors, and why."""
+    """The path in use for CPU tensors, and why; whose threads the native kernels run on: "torch" or "own"."""
 
     path: str
     reason: str
     isa: str | None = None
     library: str | None = None
+    threads: str | None = None
 
 
 @contextmanager
@@ -68,7 +69,7 @@ def status() -> KernelStatus:
     library = _load()[0] if path == "native" else None
     if library is None:
         return KernelStatus(path, reason)
-    return KernelStatus(path, reason, library.isa, str(library.path))
+    return KernelStatus(path, reason, library.isa, str(library.path), library.threads)
 
 
 def native() -> NativeLibrary | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import weakref
 from ctypes import c_int, c_int64, c_uint64, c_void_p
 from pathlib import Path
@@ -23,6 +24,12 @@ ISA_NAMES = ("generic", "avx2", "avx512")
 def find_library() -> Path | None:
     """The compiled library beside this file, or None if it was not built."""
     return next(iter(sorted(Path(__file__).parent.glob("_native*.so"))), None)
+
+
+def find_openmp() -> Path | None:
+    """The GNU OpenMP runtime that torch has loaded: other packages may have brought their own beside it."""
+    homes = [Path(torch.__file__).parent, Path(torch.__file__).parent.with_name("torch.libs")]
+    return next((file for home in homes for file in sorted(home.glob("**/libgomp*.so*"))), None)
 
 
 def _require_whole_file(path: Path) -> None:
@@ -60,6 +67,7 @@ class NativeLibrary:
         if abi != ABI:
             raise OSError(f"{path.name} has ABI {abi}, this version of remix needs {ABI}: reinstall it")
         self.isa = ISA_NAMES[self.handle.remix_isa()]
+        self.threads = self._borrow_threads()
         argtypes: list[Any] = [c_void_p, c_int64, c_int64, c_int64, *[c_void_p] * 3, c_int, c_void_p, c_int]
         argtypes += [c_void_p, c_void_p, c_int64, c_int]
         self._filter = {torch.float32: self.handle.remix_filter_float, torch.float64: self.handle.remix_filter_double}
@@ -84,6 +92,22 @@ class NativeLibrary:
         self._table = {torch.float32: self.handle.remix_table_float, torch.float64: self.handle.remix_table_double}
         for function in self._table.values():
             function.argtypes, function.restype = [c_int64, c_void_p, c_void_p], None
+
+    def _borrow_threads(self) -> str:
+        """Makes the kernels run on torch's own threads where they are GNU OpenMP's; says whose threads they run on."""
+        lend = self.handle.remix_lend_threads
+        lend.argtypes, lend.restype = [c_void_p], None
+        runtime = find_openmp()
+        if runtime is None:
+            return "own"
+        try:
+            pool = ctypes.CDLL(str(runtime), mode=os.RTLD_NOLOAD | os.RTLD_NOW).GOMP_parallel
+        except (OSError, AttributeError):
+            return "own"
+        lend(ctypes.cast(pool, c_void_p))
+        # The threads of a pool do not live on in a forked child: there, own ones.
+        os.register_at_fork(after_in_child=lambda: lend(None))
+        return "torch"
 
     def empty(self, rows: int, size: int, dtype: torch.dtype) -> Tensor:
         """Like torch.empty(rows, size). Large ones live in blocks that are used again when the tensor is gone.

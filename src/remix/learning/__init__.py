@@ -1,4 +1,4 @@
-"""Losses, training stages, replay, the learner and its file."""
+"""Losses, metrics, training stages, replay, the learner and its file."""
 
 from remix.learning.model_file import Model, load_model, save_model
 

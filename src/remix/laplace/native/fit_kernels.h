@@ -81,23 +81,22 @@ void fit_largest(const T* row, int64_t size, int64_t count, int64_t* best) {
   }
 }
 
-// Frobenius data term, one direction. x = weight * v along the sorted chain, `rows` samples from column `column` on:
-// carried L_k = phi_k (L_{k-1} + x_{k-1}) and out[k] = sum v_k L_k. Downwards the same with R. `square` (may be null)
-// receives sum v_k^2. Rows of v are gathered by `order`; at most 128 samples.
-template <class T, bool Down, bool Square>
-REMIX_INLINE void frobenius_scan(const T* v, int64_t stride, int64_t size, const int64_t* order, const T* weight,
-                                 const T* phi, int64_t rows, T* out, T* square) {
+// Frobenius data term, one direction. x = weight * v along the sorted chain, `rows` samples in `Count` vectors:
+// carried L_k = phi_k (L_{k-1} + x_{k-1}) and out[k] += sum v_k L_k. Downwards the same with R. Upwards `square` receives
+// sum v_k^2. Rows of v are gathered by `order`. The number of vectors is fixed at compile time so that what is carried
+// stays in registers: half the time of a loop over a count.
+template <class T, int Count, bool Down>
+void frobenius_scan(const T* v, int64_t stride, int64_t size, const int64_t* order, const T* weight, const T* phi,
+                    int64_t rows, T* out, T* square) {
   using V = typename Line<T>::vec;
   typedef T Loose __attribute__((vector_size(REMIX_VECTOR_BYTES), aligned(sizeof(T))));
   typedef int32_t Bits __attribute__((vector_size(REMIX_VECTOR_BYTES)));
   constexpr int width = Line<T>::width;
-  constexpr int most = 128 / width;
-  V carried[most] = {};
-  const int64_t whole = rows / width, rest = rows % width;
-  V keep = {};  // all bits set in the lanes of the last, partial vector that are rows
-  __builtin_memset(&keep, 0xff, rest * sizeof(T));
-  const T* const end = v + (size - 1) * stride + rows;
   constexpr int64_t batch = 64, ahead = 14;  // positions whose sums are taken together; rows fetched beforehand
+  const int64_t tail = rows - (Count - 1) * width, row_bytes = rows * int64_t(sizeof(T));
+  V keep = {};  // all bits set in the lanes of the last vector that are rows
+  __builtin_memset(&keep, 0xff, tail * sizeof(T));
+  V carried[Count] = {};
   V dot[batch], energy[batch];
   T sum[batch];
   for (int64_t begin = 0; begin < size; begin += batch) {
@@ -106,57 +105,56 @@ REMIX_INLINE void frobenius_scan(const T* v, int64_t stride, int64_t size, const
       const int64_t step = begin + j, k = Down ? size - 1 - step : step;
       if (step + ahead < size) {
         const char* next = reinterpret_cast<const char*>(v + order[Down ? k - ahead : k + ahead] * stride);
-        for (int64_t byte = 0; byte < rows * int64_t(sizeof(T)); byte += kLine) __builtin_prefetch(next + byte);
-        __builtin_prefetch(next + rows * sizeof(T) - 1);
+        for (int64_t byte = 0; byte < row_bytes; byte += kLine) __builtin_prefetch(next + byte);
+        __builtin_prefetch(next + row_bytes - 1);
       }
-      const T* row = v + order[k] * stride;
+      const T* const row = v + order[k] * stride;
       const T w = weight[k];
       const T fade = phi[Down ? k : (k + 1 < size ? k + 1 : k)];  // towards the next position of the walk
+      V last = {};
+      if (order[k] + 1 < size)
+        last = V(Bits(V(*reinterpret_cast<const Loose*>(row + (Count - 1) * width))) & Bits(keep));
+      else  // nothing is read beyond the end of v
+        __builtin_memcpy(&last, row + (Count - 1) * width, tail * sizeof(T));
       V product = {}, squared = {};
-      for (int64_t p = 0; p < whole; ++p) {
-        const V x = *reinterpret_cast<const Loose*>(row + p * width);
+#pragma GCC unroll 8
+      for (int p = 0; p < Count; ++p) {
+        const V x = p + 1 < Count ? V(*reinterpret_cast<const Loose*>(row + p * width)) : last;
         product += x * carried[p];
-        if (Square) squared += x * x;
+        if (!Down) squared += x * x;
         carried[p] = fade * (carried[p] + w * x);
       }
-      if (rest) {
-        V x = {};
-        if (row + (whole + 1) * width <= end) {
-          x = *reinterpret_cast<const Loose*>(row + whole * width);
-          x = V(Bits(x) & Bits(keep));
-        } else {
-          __builtin_memcpy(&x, row + whole * width, rest * sizeof(T));
-        }
-        product += x * carried[whole];
-        if (Square) squared += x * x;
-        carried[whole] = fade * (carried[whole] + w * x);
-      }
       dot[j] = product;
-      if (Square) energy[j] = squared;
+      if (!Down) energy[j] = squared;
     }
     sum_folded<T>(dot, count, sum);
     for (int64_t j = 0; j < count; ++j) out[Down ? size - 1 - begin - j : begin + j] += sum[j];
-    if (Square) {
+    if (!Down) {
       sum_folded<T>(energy, count, sum);
-      for (int64_t j = 0; j < count; ++j) square[Down ? size - 1 - begin - j : begin + j] += sum[j];
+      for (int64_t j = 0; j < count; ++j) square[begin + j] += sum[j];
     }
   }
+}
+
+// The scan with as many vectors as `rows` samples need, at most Count.
+template <class T, int Count>
+void frobenius_scan_of(const T* v, int64_t stride, int64_t size, const int64_t* order, const T* weight, const T* phi,
+                       int64_t rows, bool down, T* out, T* square) {
+  if constexpr (Count > 1) {
+    if (rows <= (Count - 1) * Line<T>::width)
+      return frobenius_scan_of<T, Count - 1>(v, stride, size, order, weight, phi, rows, down, out, square);
+  }
+  (down ? frobenius_scan<T, Count, true> : frobenius_scan<T, Count, false>)(v, stride, size, order, weight, phi, rows,
+                                                                            out, square);
 }
 
 template <class T>
 void fit_frobenius(const T* v, int64_t stride, int64_t size, const int64_t* order, const T* weight, const T* phi,
                    int64_t rows, bool down, T* out, T* square) {
-  constexpr int64_t most = 128;
+  constexpr int64_t most = 8 * Line<T>::width;
   for (int64_t first = 0; first < rows; first += most) {
     const int64_t now = rows - first < most ? rows - first : most;
-    if (down && square)
-      frobenius_scan<T, true, true>(v + first, stride, size, order, weight, phi, now, out, square);
-    else if (down)
-      frobenius_scan<T, true, false>(v + first, stride, size, order, weight, phi, now, out, square);
-    else if (square)
-      frobenius_scan<T, false, true>(v + first, stride, size, order, weight, phi, now, out, square);
-    else
-      frobenius_scan<T, false, false>(v + first, stride, size, order, weight, phi, now, out, square);
+    frobenius_scan_of<T, 8>(v + first, stride, size, order, weight, phi, now, down, out, square);
   }
 }
 

@@ -1,0 +1,87 @@
+"""One pass over a data set, batch by batch, ready for a network."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import torch
+from torch import Tensor
+
+from remix.data.augment import Augment
+from remix.data.errors import DataError
+from remix.data.images import ImageDataset
+from remix.data.normalisation import Normalisation
+
+__all__ = ["batches"]
+
+
+def batches(
+    dataset: ImageDataset,
+    size: int,
+    generator: torch.Generator | None,
+    normalisation: Normalisation,
+    augment: Augment | None = None,
+    device: torch.device | str | None = None,
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Iterate once over all images: normalised floats (B, C, H, W) and labels (B,). The last batch may be shorter.
+
+    The same state of the generator gives the same batches; files are decoded ahead by threads, which changes nothing.
+
+    Args:
+        dataset: images and labels.
+        size: images per batch.
+        generator: draws the order and the augmentation; None means in order and not augmented, as for evaluation.
+        normalisation: of the data set.
+        augment: random crops and flips, after normalisation.
+        device: where the batches go; that of the data set's labels if not given.
+
+    Raises:
+        DataError: if size is not positive, or images are to be augmented without a generator.
+
+    """
+    if size < 1:
+        raise DataError(f"a batch needs at least one image, got size={size}")
+    if augment is not None and generator is None:
+        raise DataError("augmentation needs a generator: batches(..., generator=torch.Generator().manual_seed(0))")
+    return _iterate(dataset, size, generator, normalisation, augment, device)
+
+
+def _iterate(
+    dataset: ImageDataset,
+    size: int,
+    generator: torch.Generator | None,
+    normalisation: Normalisation,
+    augment: Augment | None,
+    device: torch.device | str | None,
+) -> Iterator[tuple[Tensor, Tensor]]:
+    target = dataset.labels.device if device is None else torch.device(device)
+    if generator is None:
+        order = torch.arange(len(dataset))
+    else:
+        order = torch.randperm(len(dataset), generator=generator, device=generator.device)
+    chunks = order.to(dataset.labels.device).split(size) if len(dataset) else ()
+    found = (dataset.batch(chunk) for chunk in chunks) if dataset.in_memory else _decoded_ahead(dataset, chunks)
+    for images, labels in found:
+        x = normalisation.normalise(images.to(target))
+        if augment is not None and generator is not None:
+            x = augment(x, generator)
+        yield x, labels.to(target)
+
+
+def _decoded_ahead(dataset: ImageDataset, chunks: tuple[Tensor, ...]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Batches of files in order, decoded by one thread per processor while the caller works on earlier ones."""
+    workers = os.cpu_count() or 1
+    pool = ThreadPoolExecutor(workers)
+    waiting: deque[Future[tuple[Tensor, Tensor]]] = deque()
+    try:
+        for chunk in chunks:
+            waiting.append(pool.submit(dataset.batch, chunk))
+            if len(waiting) > workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:  # also when the caller stops half way
+        pool.shutdown(wait=True, cancel_futures=True)

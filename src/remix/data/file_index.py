@@ -1,0 +1,48 @@
+"""`remix-index.json`: that the files of a folder were all decoded once, so that it need not be done at every start."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+__all__ = ["INDEX", "fingerprint", "known_unusable", "write_atomically"]
+
+INDEX = "remix-index.json"
+
+
+def fingerprint(source: Path, paths: Iterable[Path]) -> str:
+    """Changes when a file is added, removed, renamed or written to, not with their order. Reads no contents."""
+    digest = hashlib.sha256()
+    for path in sorted(paths, key=os.fsencode):
+        try:
+            status = path.stat()
+            size, time = status.st_size, status.st_mtime_ns
+        except OSError:
+            size, time = -1, -1
+        digest.update(os.fsencode(os.path.relpath(path, source)) + b"\0%d %d\n" % (size, time))
+    return digest.hexdigest()
+
+
+def known_unusable(source: Path, paths: Iterable[Path]) -> dict[Path, str] | None:
+    """Files that the index says cannot be used, with reasons; None if there is no index of just these files."""
+    try:
+        index: Any = json.loads((source / INDEX).read_bytes())
+        if index["fingerprint"] != fingerprint(source, paths):
+            return None
+        return {source / name: str(reason) for name, reason in index["unusable"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def write_atomically(file: Path, content: str) -> None:
+    """Write a text file so that it is either the old one or the new one, whatever happens."""
+    temporary = file.with_name(file.name + ".part")
+    with temporary.open("w", encoding="utf-8") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(temporary, file)

@@ -1,0 +1,71 @@
+"""Tiny-ImageNet-200: training images in a folder per class, annotated validation images as the test part."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from remix.data.errors import DataError, printable
+from remix.data.file_parts import read_parts
+from remix.data.normalisation import Normalisation
+from remix.data.preprocessing import Preprocessing
+from remix.data.registry import Download, dataset, missing
+from remix.data.splits import Splits
+from remix.data.text_tables import read_lines, read_table
+
+__all__ = ["tiny_imagenet"]
+
+NORMALISATION = Normalisation((0.4803, 0.4481, 0.3976), (0.2764, 0.2688, 0.2816))
+
+
+@dataset(
+    "tiny-imagenet",
+    place="tiny-imagenet-200/ with wnids.txt, train/ and val/ (val_annotations.txt and images/)",
+    downloads=(
+        Download(
+            "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
+            "tiny-imagenet-200.zip",
+            "90528d7ca1a48142e341f4ef8d21d0de",
+        ),
+    ),
+    counts=(100_000, 10_000),
+)
+def tiny_imagenet(root: Path, lazy: bool | None = None) -> Splits:
+    """110,000 photographs of 200 classes, 64 x 64.
+
+    Labels are lines of wnids.txt; the annotated validation images are the test part.
+
+    Args:
+        root: the data folder, or tiny-imagenet-200 itself.
+        lazy: decode each time (True) or keep the pixels in memory, 1.35 GB (False); by size if not given, so True.
+
+    """
+    folder = next((f for f in (root / "tiny-imagenet-200", root) if (f / "wnids.txt").is_file()), None)
+    if folder is None:
+        raise missing("tiny-imagenet", root)
+    ids = read_lines(folder / "wnids.txt")
+    label = {wnid: position for position, wnid in enumerate(ids)}
+    train = [
+        (path, label[wnid])
+        for wnid in ids
+        if wnid.isalnum()  # a name, not a path
+        for path in sorted((folder / "train" / wnid / "images").glob("*.JPEG"))
+    ]
+    test = []
+    for name, wnid in (row[:2] for row in read_table(folder / "val" / "val_annotations.txt", columns=2)):
+        if wnid not in label or Path(name).name != name:
+            raise DataError(f"val_annotations.txt in {printable(folder)} has a line {name} {wnid} of no class or file")
+        test.append((folder / "val" / "images" / name, label[wnid]))
+    if not train or not test:
+        raise missing("tiny-imagenet", root)
+    preprocessing = Preprocessing(64, 3, NORMALISATION.mean, NORMALISATION.std)
+    parts, skipped = read_parts(folder, {"train": train, "test": test}, _names(folder, ids), preprocessing, lazy)
+    return Splits(parts["train"], parts["test"], NORMALISATION, "tiny-imagenet", skipped=tuple(skipped), source=folder)
+
+
+def _names(folder: Path, ids: list[str]) -> tuple[str, ...]:
+    """The first word for each class, with its id where two classes share that word, or the id where it has no word."""
+    words: dict[str, str] = {}
+    if (folder / "words.txt").is_file():
+        words = {wnid: text.split(",")[0] for wnid, text in read_table(folder / "words.txt", columns=2, separator="\t")}
+    plain = [words.get(wnid, wnid) for wnid in ids]
+    return tuple(f"{name} ({wnid})" if plain.count(name) > 1 else name for name, wnid in zip(plain, ids, strict=True))

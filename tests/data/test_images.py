@@ -1,0 +1,92 @@
+"""Labelled images: selection, names, refusals; in memory and as files alike."""
+
+import pytest
+import torch
+
+from remix.data import DataError, ImageDataset, UnreadableImage, load
+from tests.data.samples import make_folder, make_splits, numbers
+
+
+@pytest.fixture(params=["memory", "files"])
+def dataset(request, tmp_path):
+    root = make_folder(tmp_path / "photos", classes=("ant", "bee", "cat"), each=4)
+    return load(root, size=8, holdout=0, lazy=request.param == "files").train
+
+
+def test_a_batch_is_bytes_and_labels(dataset):
+    images, labels = dataset.batch([5, 0, 11])
+    assert images.dtype == torch.uint8
+    assert images.shape == (3, *dataset.input_shape) == (3, 3, 8, 8)
+    assert images[:, 0, 0, 0].tolist() == [21, 0, 43]
+    assert labels.tolist() == [1, 0, 2]
+
+
+def test_select_takes_positions_and_masks(dataset):
+    by_position = dataset.select([8, 1])
+    by_mask = dataset.select(dataset.labels == 1)
+    assert by_position.batch([0, 1])[0][:, 0, 0, 0].tolist() == [40, 1]
+    assert by_mask.counts() == {"ant": 0, "bee": 4, "cat": 0}
+
+
+def test_of_classes_keeps_labels_and_names(dataset):
+    some = dataset.of_classes(["cat", 0])
+    assert some.labels.tolist() == [0] * 4 + [2] * 4
+    assert some.classes == dataset.classes
+
+
+def test_relabelled_puts_classes_in_the_given_order_and_leaves_out_the_others(dataset):
+    some = dataset.relabelled([2, 0])
+    assert some.classes == ("cat", "ant")
+    assert some.counts() == {"cat": 4, "ant": 4}
+    assert some.batch([0])[0][0, 0, 0, 0] == 0
+    assert some.labels[0] == 1
+    every = dataset.relabelled([2, 0, 1])
+    assert every.images is dataset.images
+
+
+def test_decoded_is_the_same_in_memory(dataset):
+    whole = dataset.decoded()
+    assert whole.in_memory
+    assert torch.equal(whole.batch([3, 7])[0], dataset.batch([3, 7])[0])
+
+
+def test_a_file_that_vanished_is_named(tmp_path):
+    root = make_folder(tmp_path / "photos")
+    dataset = load(root, size=8, lazy=True, holdout=0).train
+    (root / "cat" / "2.png").unlink()
+    with pytest.raises(UnreadableImage, match=r"cat/2\.png: no such file"):
+        dataset.batch(range(len(dataset)))
+
+
+@pytest.mark.parametrize(
+    ("images", "labels", "classes", "message"),
+    [
+        (torch.zeros(2, 3, 4, 4), torch.tensor([0, 0]), ("a",), "uint8"),
+        (torch.zeros(2, 4, 4, dtype=torch.uint8), torch.tensor([0, 0]), ("a",), "uint8"),
+        (torch.zeros(2, 3, 4, 4, dtype=torch.uint8), torch.tensor([0]), ("a",), "one per image"),
+        (torch.zeros(2, 3, 4, 4, dtype=torch.uint8), torch.tensor([0.0, 0.0]), ("a",), "int64"),
+        (torch.zeros(2, 3, 4, 4, dtype=torch.uint8), torch.tensor([0, 1]), ("a",), "0 to 0"),
+        (torch.zeros(2, 3, 4, 4, dtype=torch.uint8), torch.tensor([-1, 0]), ("a",), "from -1"),
+        (torch.zeros(2, 3, 4, 4, dtype=torch.uint8), torch.tensor([0, 1]), ("a", "a"), "twice: a"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(images, labels, classes, message):
+    with pytest.raises(DataError, match=message):
+        ImageDataset(images, labels, classes)
+
+
+def test_an_unknown_class_gets_a_suggestion():
+    with pytest.raises(DataError, match="did you mean 'class3'"):
+        make_splits().train.of_classes(["clas3"])
+
+
+def test_an_order_names_each_class_once():
+    with pytest.raises(DataError, match="each once"):
+        make_splits(classes=3).train.relabelled([0, 0, 1])
+
+
+def test_selection_copies_only_what_is_selected():
+    train = make_splits(classes=4, each=3).train
+    part = train.of_classes([2])
+    assert numbers(part.images) == [6, 7, 8]
+    assert part.images.untyped_storage().nbytes() == train.images.untyped_storage().nbytes() // 4

@@ -1,0 +1,127 @@
+"""Any picture to uint8 (C, size, size)."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from remix.data import DataError, Preprocessing, UnreadableImage
+
+
+def prepare(size=16, channels=3):
+    return Preprocessing(size, channels, (0.5,) * channels, (0.25,) * channels)
+
+
+def smooth(height, width):
+    """A picture of long waves: half a pixel of shift, which rounding of the crop may cause, changes little."""
+    y, x = np.mgrid[:height, :width]
+    waves = [np.sin(x / 40), np.cos(y / 30), np.sin((x + y) / 50)]
+    return Image.fromarray(np.stack([127 + 100 * wave for wave in waves], axis=-1).astype(np.uint8))
+
+
+@pytest.mark.parametrize(("height", "width"), [(64, 64), (64, 100), (120, 64), (65, 131), (16, 40), (9, 30)])
+def test_it_is_resizing_the_shorter_side_and_keeping_the_middle(height, width):
+    image, size = smooth(height, width), 16
+    scale = size / min(height, width)
+    resized = image.resize((round(width * scale), round(height * scale)), Image.Resampling.BICUBIC)
+    left, top = (resized.width - size) // 2, (resized.height - size) // 2
+    naive = np.asarray(resized.crop((left, top, left + size, top + size))).astype(int)
+    ours = prepare(size)(image).permute(1, 2, 0).numpy().astype(int)
+    assert np.abs(ours - naive).mean() < 5
+
+
+def test_an_image_of_the_right_size_is_not_touched():
+    pixels = np.random.default_rng(0).integers(0, 256, (16, 16, 3), dtype=np.uint8)
+    assert np.array_equal(prepare()(Image.fromarray(pixels)).permute(1, 2, 0).numpy(), pixels)
+
+
+def test_all_ways_to_hand_in_an_image_give_the_same(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    first = torch.from_numpy(pixels).permute(2, 0, 1)
+    ways = [
+        Image.fromarray(pixels),
+        tmp_path / "a.png",
+        str(tmp_path / "a.png"),
+        pixels,
+        pixels.astype(np.float32) / 255,
+        pixels.astype(np.uint16) * 257,
+        pixels.transpose(2, 0, 1),
+        first,
+        first.float() / 255,
+        first.double() / 255,
+        first.half() / 255,
+    ]
+    results = prepare().batch(ways)
+    assert results.shape == (len(ways), 3, 16, 16)
+    assert all(torch.equal(result, results[0]) for result in results)
+
+
+def test_grey_becomes_colour_and_colour_becomes_grey():
+    grey = np.arange(256, dtype=np.uint8).reshape(16, 16)
+    assert torch.equal(prepare()(grey), torch.from_numpy(grey).expand(3, 16, 16))
+    assert torch.equal(prepare(channels=1)(np.stack([grey] * 3, axis=-1)), torch.from_numpy(grey)[None])
+    assert torch.equal(prepare(channels=1)(torch.from_numpy(grey)[None]), torch.from_numpy(grey)[None])
+
+
+def test_a_very_wide_image_needs_no_more_memory_than_its_middle():
+    assert prepare(64)(Image.new("RGB", (100_000, 2), "red"))[:, 0, 0].tolist() == [255, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        (np.zeros((5, 5, 2), np.uint8), r"shape \(5, 5, 2\)"),
+        (np.zeros(4, np.uint8), r"shape \(4,\)"),
+        (np.zeros((0, 4), np.uint8), r"shape \(0, 4\)"),
+        (np.zeros((4, 4), np.int64), "int64"),
+        (np.full((4, 4), 17.0), r"0\.\.1, got 17\.\.17"),
+        (np.full((4, 4), np.nan), r"0\.\.1"),
+        (np.full((4, 4), -0.1), r"0\.\.1"),
+        ("no/such/file.png", "no such file"),
+        (object(), "no image"),
+    ],
+)
+def test_what_is_no_image_is_refused(image, message):
+    with pytest.raises(UnreadableImage, match=message):
+        prepare()(image)
+
+
+def test_a_picture_that_cannot_be_decoded(tmp_path):
+    Image.effect_noise((64, 64), 90).save(tmp_path / "a.jpg")
+    (tmp_path / "a.jpg").write_bytes((tmp_path / "a.jpg").read_bytes()[:900])
+    with Image.open(tmp_path / "a.jpg") as opened, pytest.raises(UnreadableImage, match="damaged"):
+        prepare()(opened)
+
+
+def test_bfloat16_is_read():
+    assert prepare()(torch.ones(3, 16, 16, dtype=torch.bfloat16)).min() == 255
+
+
+def test_it_is_kept_as_json():
+    one = Preprocessing(224, 3, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+    assert Preprocessing.from_dict(json.loads(json.dumps(one.to_dict()))) == one
+    assert one.shape == (3, 224, 224)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"size": "x", "channels": 3, "mean": [0.5] * 3, "std": [1] * 3},
+        {"size": 0, "channels": 3, "mean": [0.5] * 3, "std": [1] * 3},
+        {"size": 10**9, "channels": 3, "mean": [0.5] * 3, "std": [1] * 3},
+        {"size": 8, "channels": 2, "mean": [0.5] * 2, "std": [1] * 2},
+        {"size": 8, "channels": 3, "mean": [0.5], "std": [1]},
+        {"size": 8, "channels": 3, "mean": None, "std": [1]},
+    ],
+)
+def test_stored_values_are_checked(values):
+    with pytest.raises(DataError):
+        Preprocessing.from_dict(values)
+
+
+def test_no_images_make_an_empty_batch():
+    assert prepare().batch([]).shape == (0, 3, 16, 16)
