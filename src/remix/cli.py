@@ -188,8 +188,8 @@ def dream(
         classes: Names separated by commas; all by default, of more than ten the first ten.
         count: Images per class.
         strategy: layerwise - block by block from the features of the classes, then the whole network; pixels - from
-            noise; pyramid - from small to large images; generator - a network that makes images. By default layerwise,
-            or pixels where the model has no statistics of blocks and classes.
+            noise; pyramid - from small to large images; generator - a network that makes images. By default layerwise;
+            where there are no statistics of blocks and classes, pixels, and pyramid from 64 pixels up.
         prior: Covariance of the activations that images are held to. By default laplace, or diagonal without it.
         form: How they are held to it: typical - as far from the mean as real ones; nll - as likely as can be; kl -
             the whole batch distributed as real ones.

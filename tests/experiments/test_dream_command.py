@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -254,6 +255,20 @@ def test_ctrl_c_in_a_terminal(digits, tmp_path):
     assert len(load_dream(tmp_path / "grid.safetensors").images) == 32
     _, content = read_file(tmp_path / "grid-checkpoint.safetensors", "dream-checkpoint", 1)
     assert content["record"]["loop"]["step"] >= 1
+
+
+def test_numbers_that_stop_being_finite_leave_the_last_good_state(digits, tmp_path, refusal, monkeypatch):
+    from remix.experiments import dream_plan
+
+    def huge(strategy, options, prior, images, spread):
+        settings = settings_for(strategy, options, prior, images, spread)
+        return replace(settings, schedule=replace(settings.schedule, rate=1e30))
+
+    settings_for = dream_plan.settings_for
+    monkeypatch.setattr(dream_plan, "settings_for", huge)
+    message = refusal("dream", digits.model, "--strategy", "pixels", "--out", tmp_path / "grid.png")
+    assert "inversion stopped in step" in message
+    assert [path.name for path in tmp_path.iterdir()] == ["grid-checkpoint.safetensors"]
 
 
 def test_a_checkpoint_is_written_on_the_way(digits, tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ import torch
 from PIL import Image
 
 from remix.cli import main
+from remix.experiments.measuring import map_bytes
 from remix.learning import load_model
 from remix.networks import load_classifier
 from remix.statistics import batchnorm_points, block_input_points
@@ -81,6 +82,14 @@ def test_files_that_are_no_images_are_left_out_and_listed(digits, tmp_path, caps
     with pytest.raises(SystemExit):
         main(["dream", str(tmp_path / "model.remix"), "--classes", "one", "--out", str(tmp_path / "grid.png")])
     assert "no images of 'one' were measured" in capsys.readouterr().err
+
+
+def test_the_memory_that_maps_take_is_said(digits, tmp_path, capsys):
+    out = str(tmp_path / "model.remix")
+    main(["measure", str(digits.images), *digits.network, "--views", "map", "--out", out])
+    assert "GiB of memory" in capsys.readouterr().out
+    # 4 x 8 x 8, then twice 8 x 4 x 4, then twice 16 x 2 x 2; a thousand of each in float32.
+    assert map_bytes(digits.load()) == 4000 * (256 + 2 * 128 + 2 * 64)
 
 
 def test_refusals(digits, tmp_path, refusal):

@@ -37,6 +37,7 @@ from remix.statistics import LayerStatistics, Memory, batchnorm_statistics
 __all__ = ["DreamPlan", "make_plan", "prior_kinds"]
 
 MOST_CLASSES = 10  # where none are named
+_LARGE = 64  # pixels
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +140,7 @@ def make_plan(model: Model, options: DreamOptions) -> DreamPlan:
     if options.classes is None and len(model.classes) > MOST_CLASSES:
         notes.append(f"the first {MOST_CLASSES} of {len(model.classes)} classes; name others with --classes")
     places = model.labels(names)
-    strategy = options.strategy or ("layerwise" if _lacking(model) is None else "pixels")
+    strategy = options.strategy or _usual_strategy(model)
     if strategy == "layerwise":
         _check_layerwise(model, names, places)
     prior = options.prior or ("laplace" if "laplace" in prior_kinds(model.memory) else "diagonal")
@@ -168,6 +169,13 @@ def make_plan(model: Model, options: DreamOptions) -> DreamPlan:
         "settings": _plain(asdict(settings)),
     }
     return DreamPlan(model, strategy, labels, settings, knowledge, options.seed, record, tuple(notes))
+
+
+def _usual_strategy(model: Model) -> Strategy:
+    """Layer by layer where the model has what it takes; else from noise, larger images from coarse to fine."""
+    if _lacking(model) is None:
+        return "layerwise"
+    return "pyramid" if model.preprocessing.size >= _LARGE else "pixels"
 
 
 def prior_kinds(memory: Memory | None) -> list[PriorKind]:
