@@ -246,7 +246,7 @@ def test_ctrl_c_in_a_terminal(digits, tmp_path):
             break
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
-    rest, _ = process.communicate(timeout=60)
+    rest, _ = process.communicate(timeout=300)
     said = "".join(lines) + rest
     assert process.returncode == 130, said
     assert "Traceback" not in said
