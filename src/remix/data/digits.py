@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from sklearn.datasets import load_digits
 
 from remix.data.images import ImageDataset
 from remix.data.normalisation import Normalisation
@@ -25,6 +24,8 @@ def digits(holdout: float = 0.2, seed: int = 0) -> Splits:
         seed: of that split.
 
     """
+    from sklearn.datasets import load_digits  # takes a second: only who asks for them waits for it
+
     found = load_digits()
     pixels = np.rint(found.images * (255 / 16)).astype(np.uint8)
     labels = torch.from_numpy(found.target.astype(np.int64))

@@ -1,0 +1,211 @@
+"""The learner: task after task, without the data of the old ones."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from remix.data import Augment, ImageDataset, Normalisation, Task, batches
+from remix.inversion import Checkpoint, Progress
+from remix.learning.class_balance import LabelCounts
+from remix.learning.method import Method
+from remix.learning.monitor import Monitor
+from remix.learning.replay import Replay
+from remix.learning.stage import Stage
+from remix.learning.team import Team
+from remix.learning.trainer import StageState, Trainer
+from remix.networks import Backbone, Classifier, GrowingHead
+from remix.networks.probe import evaluating
+from remix.statistics import Memory
+
+__all__ = ["InterruptedInversion", "Learner"]
+
+Module = TypeVar("Module", bound=nn.Module)
+
+
+class InterruptedInversion(KeyboardInterrupt):
+    """Ctrl-C during an inversion; ``checkpoint`` is where it stands."""
+
+    def __init__(self, checkpoint: Checkpoint | None) -> None:
+        super().__init__()
+        self.checkpoint = checkpoint
+
+
+class Learner:
+    """A classifier that learns new classes with a method, and remembers only statistics of the old ones.
+
+    Args:
+        backbone: the network.
+        method: how to learn.
+        normalisation: from bytes to network input.
+        augment: random crops and flips in training.
+        batch_size: real images per step, and as many pseudo-samples.
+        bias: whether the classifiers of the head have a bias.
+        seed: of everything random.
+        team: device, precision and processes.
+        monitor: told of everything that happens.
+
+    Attributes:
+        student: the network that learns.
+        teacher: the one before the present task, frozen; None in the first task and between tasks.
+        memory: what is kept of past tasks.
+        replay: the present task's pseudo-samples, or None.
+        counts: how often each label was seen in the present task.
+
+    """
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        method: Method,
+        normalisation: Normalisation,
+        augment: Augment | None = None,
+        *,
+        batch_size: int = 128,
+        bias: bool = False,
+        seed: int = 0,
+        team: Team | None = None,
+        monitor: Monitor | None = None,
+    ) -> None:
+        self.team = team or Team()
+        self.student = Classifier(backbone, GrowingHead(backbone.feature_dim, bias=bias))
+        self.team.prepare(self.student)
+        self.method, self.normalisation, self.augment, self.batch_size = method, normalisation, augment, batch_size
+        self.seed, self.monitor = seed, monitor or Monitor()
+        self.generator = torch.Generator().manual_seed(seed)
+        self.memory = Memory()
+        self.teacher: Classifier | None = None
+        self.replay: Replay | None = None
+        self.counts = LabelCounts(1)
+        self.modules: dict[str, nn.Module] = {}
+        self.done = 0  # phases of the present task
+        self.stage_state = StageState()
+        self.inversion: Checkpoint | None = None  # of an interrupted inversion, to go on with
+        self.untrained = copy.deepcopy(self.student.backbone.state_dict()) if method.joint else {}  # type: ignore[attr-defined]
+
+    # --- what there is ---
+
+    @property
+    def backbone(self) -> Backbone:
+        """The student's."""
+        return self.student.backbone
+
+    @property
+    def tasks(self) -> int:
+        """Tasks learned."""
+        return len(self.memory.tasks)
+
+    @property
+    def new_classes(self) -> int:
+        """Classes of the present task."""
+        return self.student.head.task_sizes[-1]
+
+    @property
+    def old_classes(self) -> int:
+        """Classes before the present task."""
+        return self.student.head.num_classes - self.new_classes
+
+    def module(self, name: str, make: Callable[[], Module]) -> Module:
+        """A module that belongs to the present task besides the student, saved with it; made when first asked for."""
+        if name not in self.modules:
+            self.modules[name] = make().to(self.team.device)
+        return self.modules[name]  # type: ignore[return-value]
+
+    def pooled(self, images: Tensor) -> Tensor:
+        """The student's pooled features of images (N, C, H, W)."""
+        return self.team.pooled(self.student.backbone, images)
+
+    # --- learning ---
+
+    def learn(self, task: Task, safe_point: Callable[[], None] = lambda: None) -> None:
+        """Learn the classes of a task; a learner restored in the middle of this task goes on from there.
+
+        Args:
+            task: the new classes and their images. Nothing of it is kept afterwards but statistics.
+            safe_point: called whenever the learner can be saved such that going on gives the same result.
+
+        """
+        self._phase(0, "prepare", lambda: self._prepare(task), safe_point)
+        self._phase(1, "dream", self._dream, safe_point)
+        stages = [stage for stage in self.method.stages(self) if stage.sgd.epochs]
+        self.monitor.begin_task(self.tasks, task.classes, [stage.name for stage in stages])
+        for number, stage in enumerate(stages, start=2):
+            self._phase(number, stage.name, lambda stage=stage: self._train(stage, task, safe_point), safe_point)  # type: ignore[misc]
+        self._phase(2 + len(stages), "remember", lambda: self._remember(task), safe_point)
+        self.done = 0
+        self.monitor.end_task(self.tasks - 1)
+
+    def _phase(self, number: int, name: str, work: Callable[[], None], safe_point: Callable[[], None]) -> None:
+        if self.done > number:
+            return
+        self.monitor.begin_phase(number, name)
+        work()
+        self.done = number + 1
+        safe_point()
+
+    def _prepare(self, task: Task) -> None:
+        new = len(task.labels)
+        if task.labels.start != self.student.head.num_classes and not self.method.joint:
+            raise ValueError(
+                f"the next task must begin with label {self.student.head.num_classes}, this one has {task.labels}"
+            )
+        self.teacher = copy.deepcopy(self.student).requires_grad_(False).eval() if self.tasks else None
+        if self.method.joint:
+            new = len(task.labels) - self.student.head.num_classes
+        self.student.head.grow(new, generator=self.generator)
+        self.counts = LabelCounts(self.student.head.num_classes, self.team.device)
+
+    def _dream(self) -> None:
+        self.replay = self.method.dream(self) if self.teacher is not None else None
+        self.inversion = None
+
+    def _train(self, stage: Stage, task: Task, safe_point: Callable[[], None]) -> None:
+        trainer = Trainer(
+            self.team,
+            self.generator,
+            lambda generator: self.images(task.train, generator),
+            math.ceil(len(task.train) / self.batch_size),
+            self.replay,
+            self.counts,
+            self.monitor,
+        )
+        networks = [self.student, *([self.teacher] if self.teacher else []), *self.modules.values()]
+        trainer.run(stage, networks, self.stage_state, safe_point)
+        self.stage_state = StageState()
+
+    def _remember(self, task: Task) -> None:
+        counts = task.train.counts()
+        known = {record.name for record in self.memory.classes}
+        self.memory.record_task([(name, counts[name]) for name in task.classes if name not in known])
+        self.method.remember(self, task.train)
+        self.teacher, self.replay = None, None
+        self.modules = {name: module for name, module in self.modules.items() if name in self.method.carried}
+
+    def inversion_step(self, progress: Progress) -> None:
+        """For methods to give to an inversion as ``progress``."""
+        self.monitor.inversion(progress)
+
+    # --- use ---
+
+    def images(self, data: ImageDataset, generator: torch.Generator | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+        """One pass over a data set: shuffled and augmented with a generator, as it is without."""
+        augment = self.augment if generator is not None else None
+        return batches(data, self.batch_size, generator, self.normalisation, augment, self.team.device)
+
+    def evaluate(self, data: ImageDataset) -> tuple[int, int]:
+        """How many images are classified rightly among all classes seen so far, and how many there are."""
+        correct = 0
+        with evaluating(self.student), self.team.precision():
+            for images, labels in batches(data, 500, None, self.normalisation, None, self.team.device):
+                correct += int((self.student(images).argmax(1) == labels).sum())
+        return correct, len(data)
+
+    def evaluate_tasks(self, tests: Sequence[ImageDataset]) -> tuple[list[int], list[int]]:
+        """The same for several data sets."""
+        results = [self.evaluate(test) for test in tests]
+        return [correct for correct, _ in results], [count for _, count in results]

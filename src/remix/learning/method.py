@@ -1,0 +1,41 @@
+"""What a method of class-incremental learning has to say for itself."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar
+
+from remix.learning.replay import Replay
+from remix.learning.stage import Stage
+
+if TYPE_CHECKING:
+    from remix.data import ImageDataset
+    from remix.learning.learner import Learner
+
+__all__ = ["Method"]
+
+
+class Method(ABC):
+    """A method: what it dreams, how it trains, what it remembers. Settings are the fields of a frozen dataclass.
+
+    All three are called once per task with the learner, whose attributes say what there is: ``student``, ``teacher``
+    (the model before this task, frozen; None in the first), ``memory``, ``replay``, ``old_classes``, ``new_classes``.
+    """
+
+    name: ClassVar[str] = ""
+    joint: ClassVar[bool] = False
+    """Whether it is trained on the data of all tasks so far: an upper bound, not a method without old data."""
+
+    carried: ClassVar[tuple[str, ...]] = ()
+    """Names of modules that are kept from task to task."""
+
+    def dream(self, learner: Learner) -> Replay | None:
+        """Pseudo-samples of the old classes, from the frozen teacher; called in every task but the first."""
+        return None
+
+    @abstractmethod
+    def stages(self, learner: Learner) -> list[Stage]:
+        """How the student is trained in this task. Its head has grown already."""
+
+    def remember(self, learner: Learner, data: ImageDataset) -> None:  # noqa: B027 (nothing is an answer)
+        """Measure what ``learner.memory`` is to keep of this task; ``data`` are its images, seen for the last time."""

@@ -1,0 +1,25 @@
+"""Fine-tuning: the lower bound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from remix.learning.learner import Learner
+from remix.learning.stage import Objective
+from remix.methods.plain import OneStage, global_cross_entropy
+from remix.methods.registry import method
+
+__all__ = ["Finetune"]
+
+
+@method("finetune")
+@dataclass(frozen=True)
+class Finetune(OneStage):
+    """Train on the new classes and do nothing about the old ones: the lower bound.
+
+    Settings as in `OneStage`.
+    """
+
+    def objective(self, learner: Learner) -> Objective:
+        """Cross-entropy over all classes seen."""
+        return global_cross_entropy(learner)

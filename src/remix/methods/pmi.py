@@ -1,0 +1,168 @@
+"""PMI: per-layer model inversion with contrastive feature selection."""
+
+# ruff: noqa: RUF009 (frozen dataclasses can be defaults)
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from remix.data import ImageDataset
+from remix.inversion import (
+    Knowledge,
+    LayerwiseSettings,
+    PriorSettings,
+    Targets,
+    feature_targets,
+    invert_layerwise,
+    random_labels,
+)
+from remix.learning.learner import InterruptedInversion, Learner
+from remix.learning.method import Method
+from remix.learning.replay import TensorReplay
+from remix.learning.scaling import LossScales
+from remix.learning.sgd import Sgd
+from remix.learning.stage import Stage
+from remix.methods.distillation import balance_head, distil, projectors
+from remix.methods.plain import FIRST, first_task
+from remix.methods.registry import method
+from remix.statistics import (
+    ClassGaussians,
+    ClassMeter,
+    LayerMeter,
+    LayerStatistics,
+    SelectorRecipe,
+    Selectors,
+    block_input_points,
+    feature_point,
+    merge_layers,
+    run_meters,
+    train_selectors,
+)
+
+__all__ = ["Pmi"]
+
+
+@method("pmi")
+@dataclass(frozen=True)
+class Pmi(Method):
+    """PMI: the old model is inverted layer by layer towards features of the old classes; training unfreezes in stages.
+
+    Args:
+        first: training of the first task.
+        head: of the newest classifier alone, in later tasks.
+        last_block: of the newest classifier and the last block.
+        network: of the newest classifier and the whole backbone.
+        balance: of all classifiers, the backbone frozen.
+        scales: weights of the losses before they follow the numbers of classes.
+        samples: pseudo-samples, besides those per task.
+        samples_per_task: more of them for every task learned before.
+        selection: whether the features of a class are chosen to differ from each other (contrastive selection).
+        selectors: training of the networks that choose.
+        inversion: layer by layer, then refined.
+
+    """
+
+    first: Sgd = FIRST
+    head: Sgd = Sgd(20, 0.1)
+    last_block: Sgd = Sgd(20, 0.05, (10, 15))
+    network: Sgd = Sgd(120, 0.01, (60, 90))
+    balance: Sgd = Sgd(40, 0.005)
+    scales: LossScales = LossScales()
+    samples: int = 3000
+    samples_per_task: int = 2000
+    selection: bool = True
+    selectors: SelectorRecipe = SelectorRecipe()
+    inversion: LayerwiseSettings = LayerwiseSettings(prior=PriorSettings("none"))
+
+    # --- dreaming ---
+
+    def dream(self, learner: Learner) -> TensorReplay:
+        """Features of the old classes, then images in which the old model sees them."""
+        teacher = learner.teacher
+        assert teacher is not None
+        dream = invert_layerwise(
+            self.knowledge(learner),
+            self.targets(learner),
+            learner.generator,
+            self.inversion,
+            progress=learner.inversion_step,
+            resume=learner.inversion,
+        )
+        if not dream.finished:
+            raise InterruptedInversion(dream.checkpoint)
+        return TensorReplay.of(dream.images, dream.labels.to(dream.images.device), teacher)
+
+    def targets(self, learner: Learner) -> Targets:
+        """Every old class with the same chance, its features from its Gaussian."""
+        memory = learner.memory
+        assert memory.gaussians is not None
+        count = self.samples + self.samples_per_task * learner.tasks
+        labels = random_labels(range(learner.old_classes), count, learner.generator)
+        return feature_targets(
+            labels, memory.gaussians, memory.selectors if self.selection else None, learner.generator
+        )
+
+    def knowledge(self, learner: Learner) -> Knowledge:
+        """What the inversion may know: the old model and the statistics of its blocks' inputs."""
+        assert learner.teacher is not None
+        return Knowledge(learner.teacher.backbone, learner.memory.layers, learner.teacher.head)
+
+    # --- training ---
+
+    def stages(self, learner: Learner) -> list[Stage]:
+        """From the top down: the newest classifier, the last block, the network; then all classifiers, balanced."""
+        if learner.teacher is None:
+            return first_task(learner, self.first)
+        scales = self.scales.for_task(learner.new_classes, learner.old_classes)
+        newest, pair, backbone = learner.student.head.classifier(-1), projectors(learner), learner.backbone
+        together = distil(learner, scales)
+        return [
+            Stage("newest classifier", [newest], self.head, distil(learner, scales, relational=False)),
+            Stage("last block", [newest, pair, backbone.blocks()[-1].module], self.last_block, together),
+            Stage("network", [newest, pair, *(block.module for block in backbone.blocks())], self.network, together),
+            balance_head(learner, self.balance, self.scales.local, scales.hard),
+        ]
+
+    # --- remembering ---
+
+    def remember(self, learner: Learner, data: ImageDataset) -> None:
+        """Class Gaussians and selectors (old classes: of their pseudo-samples), and what the blocks receive."""
+        backbone, memory = learner.backbone, learner.memory
+        classes = ClassMeter(feature_point(backbone), backbone.pool, keep_features=self.selection)
+        meters = [classes, *self.layer_meters(learner)]
+        run_meters(learner.student.backbone, learner.images(data), meters)  # type: ignore[arg-type]
+        layers = {key: layer for meter in meters[1:] for key, layer in meter.statistics().items()}  # type: ignore[attr-defined]
+        memory.layers = merged(learner, layers)
+        gaussians, features = classes.gaussians(), classes.features() if self.selection else {}
+        if isinstance(learner.replay, TensorReplay):
+            past = ClassMeter(feature_point(backbone), backbone.pool, keep_features=self.selection)
+            run_meters(learner.student.backbone, learner.replay.batches(500), [past])  # type: ignore[arg-type]
+            gaussians = past.gaussians().replace(gaussians)
+            features = past.features() | features if self.selection else {}
+        memory.gaussians = _updated_gaussians(memory.gaussians, gaussians)
+        if self.selection:
+            memory.selectors = _updated_selectors(memory.selectors, features, self.selectors, learner)
+
+    def layer_meters(self, learner: Learner) -> list[LayerMeter]:
+        """What to measure besides classes."""
+        return [LayerMeter(list(block_input_points(learner.backbone).values()), kinds=())]
+
+
+def merged(learner: Learner, layers: dict[str, LayerStatistics]) -> dict[str, LayerStatistics]:
+    """Statistics of the old tasks and of the new one as those of all, by numbers of classes."""
+    old = learner.old_classes
+    return merge_layers([(old, learner.memory.layers), (learner.new_classes, layers)]) if old else layers
+
+
+def _updated_gaussians(before: ClassGaussians | None, now: ClassGaussians) -> ClassGaussians:
+    """A class that no pseudo-sample was drawn of keeps its old Gaussian."""
+    return now if before is None else before.replace(now)
+
+
+def _updated_selectors(
+    before: Selectors | None, features: dict[int, Tensor], recipe: SelectorRecipe, learner: Learner
+) -> Selectors:
+    now = train_selectors(features, recipe, learner.generator)
+    return now if before is None else before.replace(now)

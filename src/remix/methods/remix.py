@@ -1,0 +1,37 @@
+"""REMIX: PMI with a compact full-covariance model of the network's activations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from remix.inversion import Knowledge, LayerwiseSettings
+from remix.learning.learner import Learner
+from remix.methods.pmi import Pmi
+from remix.methods.registry import method
+from remix.statistics import Kind, LayerMeter, batchnorm_points, rescale_to_batchnorm
+
+__all__ = ["Remix"]
+
+
+@method("remix")
+@dataclass(frozen=True)
+class Remix(Pmi):
+    """REMIX: PMI, and activations of pseudo-samples also correlate as those of real ones did, by a Laplace covariance.
+
+    The prior is ``inversion.prior``: which covariance, in which form, how heavy. Other settings as in PMI.
+    """
+
+    inversion: LayerwiseSettings = LayerwiseSettings()  # noqa: RUF009 (frozen)
+
+    def knowledge(self, learner: Learner) -> Knowledge:
+        """As PMI, and covariances of the BatchNorm inputs, scaled to the running variances."""
+        teacher = learner.teacher
+        assert teacher is not None
+        layers = rescale_to_batchnorm(learner.memory.layers, teacher.backbone)  # type: ignore[arg-type]
+        return Knowledge(teacher.backbone, layers, teacher.head)
+
+    def layer_meters(self, learner: Learner) -> list[LayerMeter]:
+        """As PMI, and covariances of the BatchNorm inputs."""
+        kind: tuple[Kind, ...] = ("dense",) if self.inversion.prior.kind == "dense" else ("laplace",)
+        points = batchnorm_points(learner.backbone)  # type: ignore[arg-type]
+        return [*super().layer_meters(learner), LayerMeter(points, kinds=kind)]
