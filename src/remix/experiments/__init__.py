@@ -1,1 +1,1 @@
-"""Presets, runs and their comparison."""
+"""Presets, runs, dreams, and the figures and tables that show them."""

@@ -1,8 +1,9 @@
-"""Losses, training stages, replay, the learner, metrics."""
+"""Losses, training stages, replay, the learner and its file, metrics."""
 
 from remix.learning.learner import InterruptedInversion, Learner
 from remix.learning.method import Method
 from remix.learning.metrics import AccuracyMatrix
+from remix.learning.model_file import Model, load_model, save_model
 from remix.learning.monitor import EpochReport, Monitor
 from remix.learning.replay import Replay, TensorReplay
 from remix.learning.scaling import LossScales
@@ -19,6 +20,7 @@ __all__ = [
     "Learner",
     "LossScales",
     "Method",
+    "Model",
     "Monitor",
     "Objective",
     "Replay",
@@ -27,4 +29,6 @@ __all__ = [
     "Team",
     "TensorReplay",
     "TrainingStoppedError",
+    "load_model",
+    "save_model",
 ]
