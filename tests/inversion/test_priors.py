@@ -119,7 +119,7 @@ def test_nll_prefers_the_mean_and_the_typical_set_does_not(layers):
         (measurement,) = prior.measurements
         draws = layer.normal.sample((20000,), torch.Generator().manual_seed(0))
         at_mean, at_draws = (
-            prior.value([Reading(measurement, measurement.of(rows))], 20000)
+            prior.value([Reading(measurement, measurement.passing(rows)[1])], 20000)
             for rows in (layer.normal.loc.expand(20000, -1), draws)
         )
         assert bool(at_mean < at_draws) == wins

@@ -164,7 +164,7 @@ class _InputMoments(LayerMoments):
     points = ()
 
     def __call__(self, seen: Observed) -> Tensor:
-        return self.of(seen.variable)
+        return self.passing(seen.variable)[1]
 
 
 class _InputKl:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from remix.inversion.channel_moments import centred_moments
+from remix.inversion.channel_moments import passing_moments
 from remix.inversion.observed import Observed
 from remix.laplace import LaplaceNormal
 from remix.statistics import LayerStatistics, Point
@@ -131,19 +131,18 @@ class LayerMoments:
 
     def __call__(self, seen: Observed) -> Tensor:
         """Mean and second moment, stacked."""
-        return self.of(seen.activations[self.layer.point])
+        passed = seen.passed.get(self.key)
+        return self.passing(seen.activations[self.layer.point])[1] if passed is None else passed
 
-    def of(self, x: Tensor) -> Tensor:
-        """Mean and second moment of an activation (N, ...), stacked."""
-        mean, second = centred_moments(self._coordinates_second(x), self.layer.mean.to(x), self.full)
-        return torch.cat([mean[None], second if self.full else second[None]])
-
-    def _coordinates_second(self, x: Tensor) -> Tensor:
-        """(N, D, P)."""
-        images, dim = len(x), self.layer.dim
-        if self.layer.view.name in ("channels", "token-positions"):
-            return x.reshape(images, dim, -1)
-        return self.layer.view.rows(x).reshape(images, -1, dim).mT
+    def passing(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """An activation (N, ...) as it goes on, and its moments; see `passing_moments`."""
+        view = self.layer.view
+        origin = self.layer.mean.to(x)
+        if view.name in ("channels", "token-positions"):
+            return passing_moments(x, 1, origin, self.full)
+        if view.name == "token-channels":
+            return passing_moments(x, 2, origin, self.full)
+        return x, passing_moments(view.rows(x), 1, origin, self.full)[1]
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from remix.inversion.measurements import Measurement, Reading
+from remix.inversion.measurements import LayerMoments, Measurement, Reading
 from remix.inversion.observed import Observed, Section
 from remix.inversion.term import Term
 from remix.inversion.variables import Render, Variable
@@ -53,7 +53,9 @@ class Objective:
         size = min(micro_batch or variable.count, variable.count)
         self.parts = [slice(i, min(i + size, variable.count)) for i in range(0, variable.count, size)]
         self._measurements = _most_detailed(term.penalty.measurements for term in self.terms)
-        self._section = section.watching(point for m in self._measurements.values() for point in m.points)
+        points = [point for m in self._measurements.values() for point in m.points]
+        gauges = [m for m in self._measurements.values() if isinstance(m, LayerMoments) and m.points]
+        self._section = section.watching(points, gauges)
         self._variable = variable
 
     def evaluate(

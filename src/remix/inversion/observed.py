@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from remix.statistics import Point, Taps, require_finite
 
-__all__ = ["Observed", "Section", "frozen"]
+__all__ = ["Gauge", "Observed", "Section", "frozen"]
+
+
+class Gauge(Protocol):
+    """Measures an activation at the moment in which the network passes it on, while it is in the cache."""
+
+    @property
+    def key(self) -> object:
+        """The name of what it measures."""
+        ...
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """The one point it looks at."""
+        ...
+
+    def passing(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """What goes on in place of the activation (the same numbers), and what was measured."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -24,6 +44,7 @@ class Observed:
         inputs: what the network received: the variable, perhaps jittered, flipped, resized.
         output: what it gave.
         activations: at the tapped points.
+        passed: by key, what gauges measured on the way.
 
     """
 
@@ -32,6 +53,7 @@ class Observed:
     inputs: Tensor
     output: Tensor
     activations: Mapping[Point, Tensor]
+    passed: Mapping[object, Tensor] = field(default_factory=dict)
 
 
 class Section:
@@ -41,17 +63,33 @@ class Section:
         network: where the points are.
         forward: what to run; it calls modules of ``network``.
         points: what to watch.
+        gauges: what to measure on the way.
 
     """
 
-    def __init__(self, network: nn.Module, forward: Callable[[Tensor], Tensor], points: Iterable[Point] = ()) -> None:
+    def __init__(
+        self,
+        network: nn.Module,
+        forward: Callable[[Tensor], Tensor],
+        points: Iterable[Point] = (),
+        gauges: Iterable[Gauge] = (),
+    ) -> None:
         self.network = network
         self.forward = forward
-        self._taps = Taps(network, dict.fromkeys(points))
+        self._gauges: dict[Point, list[Gauge]] = defaultdict(list)
+        for gauge in gauges:
+            self._gauges[gauge.points[0]].append(gauge)
+        self._passed: dict[object, Tensor] = {}
+        self._taps = Taps(network, dict.fromkeys((*points, *self._gauges)), self._pass)
 
-    def watching(self, points: Iterable[Point]) -> Section:
+    def watching(self, points: Iterable[Point], gauges: Iterable[Gauge] = ()) -> Section:
         """The same part of the network, watched at these points."""
-        return Section(self.network, self.forward, points)
+        return Section(self.network, self.forward, points, gauges)
+
+    def _pass(self, point: Point, x: Tensor) -> Tensor:
+        for gauge in self._gauges.get(point, ()):
+            x, self._passed[gauge.key] = gauge.passing(x)
+        return x
 
     @contextmanager
     def observe(self, variable: Tensor, inputs: Tensor, part: slice) -> Iterator[Observed]:
@@ -65,9 +103,10 @@ class Section:
                 f"the network does not pass {missing[0]!r} in this part, so a term on it cannot be computed"
             )
         try:
-            yield Observed(part, variable, inputs, output, activations)
+            yield Observed(part, variable, inputs, output, activations, self._passed)
         finally:
             self._taps.clear()
+            self._passed = {}
 
     @torch.no_grad()
     def require_finite(self, inputs: Tensor, step: int) -> None:

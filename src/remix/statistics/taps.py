@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple
 
@@ -78,14 +78,22 @@ class Taps:
     Args:
         network: any module.
         points: places, as `Point` or text.
+        through: called with the point and the tensor when data reaches it; what it returns goes on in the tensor's
+            place and is what is captured.
 
     Raises:
         ValueError: if a point is malformed or names a module that does not exist (see `check_points`).
 
     """
 
-    def __init__(self, network: nn.Module, points: Iterable[str | Point]) -> None:
+    def __init__(
+        self,
+        network: nn.Module,
+        points: Iterable[str | Point],
+        through: Callable[[Point, Tensor], Tensor] | None = None,
+    ) -> None:
         self.points = check_points(network, points)
+        self._through = through
         self._network = network
         self._handles: list[RemovableHandle] = []
         self._captured: dict[Point, tuple[Tensor, int | None]] = {}
@@ -111,11 +119,18 @@ class Taps:
     def _attach(self, point: Point) -> None:
         module = self._network.get_submodule(point.module)
 
-        def look_at_input(_: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-            self._capture(point, (*arguments, *named.values()))
+        def look_at_input(_: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+            values = self._capture(point, (*arguments, *named.values()))
+            count = len(arguments)
+            return None if values is None else (values[:count], dict(zip(named, values[count:], strict=True)))
 
-        def look_at_output(_: nn.Module, __: tuple[Any, ...], output: Any) -> None:
-            self._capture(point, output if isinstance(output, tuple | list) else (output,))
+        def look_at_output(_: nn.Module, __: tuple[Any, ...], output: Any) -> Any:
+            if not isinstance(output, tuple | list):
+                values = self._capture(point, (output,))
+                return None if values is None else values[0]
+            values = self._capture(point, output)
+            make = getattr(output, "_make", type(output))  # a named tuple has its own way
+            return None if values is None else make(values)
 
         if point.side == "input":
             self._handles.append(module.register_forward_pre_hook(look_at_input, with_kwargs=True))
@@ -128,15 +143,18 @@ class Taps:
         self._handles.clear()
         self._thread = None
 
-    def _capture(self, point: Point, values: Iterable[Any]) -> None:
+    def _capture(self, point: Point, values: Sequence[Any]) -> tuple[Any, ...] | None:
+        """Keep the first tensor of the values; returns them as they go on, or None for no change."""
         if threading.get_ident() != self._thread:
-            return
-        tensor = next((value for value in values if isinstance(value, Tensor)), None)
-        if tensor is None:
+            return None
+        place = next((i for i, value in enumerate(values) if isinstance(value, Tensor)), None)
+        if place is None:
             verb = "receives" if point.side == "input" else "gives"
             raise TypeError(f"module {point.module!r} {verb} no tensor, so '{point}' cannot be captured")
+        tensor = values[place] if self._through is None else self._through(point, values[place])
         self._captured[point] = (tensor, None if tensor.is_inference() else tensor._version)
         self._runs[point] = self._runs.get(point, 0) + 1
+        return None if self._through is None else (*values[:place], tensor, *values[place + 1 :])
 
     def __getitem__(self, point: str | Point) -> Tensor:
         """The tensor captured in the latest run.

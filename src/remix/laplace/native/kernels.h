@@ -28,3 +28,4 @@ REMIX_INSTANTIATE_ROWS(double)
 
 #include "fit_kernels.h"
 #include "fit_reinsert.h"
+#include "moments.h"
