@@ -18,7 +18,7 @@ FORMS: tuple[Form, ...] = get_args(Form)
 def diagonal_kl(
     shift: Tensor, batch: Tensor, model: Tensor, direction: Direction = "batch-to-model", eps: float = 1e-8
 ) -> Tensor:
-    """Mean over coordinates of the KL divergence between two Gaussians with independent coordinates.
+    """By coordinate, the KL divergence between two Gaussians with independent coordinates, (D,).
 
     Args:
         shift: mean of the batch minus mean of the model, (D,).
@@ -31,12 +31,12 @@ def diagonal_kl(
     batch = batch + eps
     ratio = batch / model
     if direction == "batch-to-model":
-        return 0.5 * (ratio - 1 - ratio.log() + shift.square() / model).mean()
-    return 0.5 * (1 / ratio - 1 + ratio.log() + shift.square() / batch).mean()
+        return 0.5 * (ratio - 1 - ratio.log() + shift.square() / model)
+    return 0.5 * (1 / ratio - 1 + ratio.log() + shift.square() / batch)
 
 
-def form_of_quadratic(quadratic: Tensor, logdet: Tensor, dim: int, form: Form) -> Tensor:
-    """A penalty from the mean Mahalanobis form q (a scalar) of rows with ``dim`` coordinates.
+def form_of_quadratic(quadratic: Tensor, logdet: Tensor, dim: int | Tensor, form: Form) -> Tensor:
+    """A penalty from the mean Mahalanobis form q of rows with ``dim`` coordinates, of one layer or of many.
 
     ``nll``: (dim log 2 pi + log det Sigma + q) / (2 dim), the average negative log-likelihood per coordinate; it is
     lowered by collapsing to the mean. ``typical``: (q / dim - 1)^2, least where q has the value it has for real data;

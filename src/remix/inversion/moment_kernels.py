@@ -87,10 +87,10 @@ def affine_planes(x: Tensor, given: Tensor | None, slope: Tensor, shift: Tensor)
         slope = pad(slope, (0, 0, 0, missing)).contiguous() if full else slope.contiguous()
         shift = pad(shift, (0, missing)).contiguous()
         out = kernels.empty(images, dim * positions, x.dtype)
-        start = None if given is None else given.data_ptr()
+        address = None if given is None else given.data_ptr()
         _require(
             function(
-                x.data_ptr(), start, images, dim, positions, slope.data_ptr(), shift.data_ptr(), full, out.data_ptr(),
+                x.data_ptr(), address, images, dim, positions, slope.data_ptr(), shift.data_ptr(), full, out.data_ptr(),
                 _threads(x),
             )
         )  # fmt: skip

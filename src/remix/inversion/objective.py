@@ -53,9 +53,9 @@ class Objective:
         size = min(micro_batch or variable.count, variable.count)
         self.parts = [slice(i, min(i + size, variable.count)) for i in range(0, variable.count, size)]
         self._measurements = _most_detailed(term.penalty.measurements for term in self.terms)
-        points = [point for m in self._measurements.values() for point in m.points]
         gauges = [m for m in self._measurements.values() if isinstance(m, LayerMoments) and m.points]
-        self._section = section.watching(points, gauges)
+        others = [m for m in self._measurements.values() if m not in gauges]
+        self._section = section.watching((point for m in others for point in m.points), gauges)
         self._variable = variable
 
     def evaluate(

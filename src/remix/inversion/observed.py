@@ -80,7 +80,8 @@ class Section:
         for gauge in gauges:
             self._gauges[gauge.points[0]].append(gauge)
         self._passed: dict[object, Tensor] = {}
-        self._taps = Taps(network, dict.fromkeys((*points, *self._gauges)), self._pass)
+        self._points = list(dict.fromkeys(points))
+        self._taps = Taps(network, dict.fromkeys((*self._points, *self._gauges)), self._pass)
 
     def watching(self, points: Iterable[Point], gauges: Iterable[Gauge] = ()) -> Section:
         """The same part of the network, watched at these points."""
@@ -96,17 +97,18 @@ class Section:
         """Run the inputs; the activations are let go at the end of the ``with`` block."""
         with self._taps as taps:
             output = self.forward(inputs)
-            activations = {point: taps[point] for point in taps}
-        missing = [str(point) for point in self._taps.points if point not in activations]
-        if missing:
-            raise ValueError(
-                f"the network does not pass {missing[0]!r} in this part, so a term on it cannot be computed"
-            )
-        try:
-            yield Observed(part, variable, inputs, output, activations, self._passed)
-        finally:
-            self._taps.clear()
-            self._passed = {}
+            missing = [str(point) for point in taps.points if point not in taps]
+            if missing:
+                raise ValueError(
+                    f"the network does not pass {missing[0]!r} in this part, so a term on it cannot be computed"
+                )
+            captured = {point: taps[point] for point in taps.points}
+        # What was only measured on the way is let go as the backward pass uses it up: its memory serves the gradients.
+        activations = {point: captured[point] for point in self._points}
+        del captured
+        self._taps.clear()
+        passed, self._passed = self._passed, {}
+        yield Observed(part, variable, inputs, output, activations, passed)
 
     @torch.no_grad()
     def require_finite(self, inputs: Tensor, step: int) -> None:

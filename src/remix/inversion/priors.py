@@ -12,7 +12,7 @@ from torch.distributions import MultivariateNormal
 
 from remix.inversion.gaussian_forms import FORMS, Form, diagonal_kl, form_of_quadratic, gaussian_kl
 from remix.inversion.measurements import LayerMoments, Measurement, Reading, RowForms, WhitenedMoments
-from remix.inversion.statistics_penalties import reduce_layers
+from remix.inversion.quadratic_priors import QuadraticPrior, QuadraticValues
 from remix.laplace import LaplaceCovariance, LaplaceNormal
 from remix.statistics import Kind, LayerStatistics
 
@@ -65,6 +65,8 @@ class CovariancePrior:
         if kind == "none" or not chosen:
             raise ValueError("a covariance prior needs a kind other than 'none' and at least one layer")
         self._layers: list[_LayerPrior] = [_layer_prior(layer, kind, form) for layer in chosen]
+        quadratic = [layer for layer in self._layers if isinstance(layer, QuadraticPrior)]
+        self._quadratic = QuadraticValues(quadratic, form)
 
     @property
     def measurements(self) -> Sequence[Measurement]:
@@ -73,14 +75,24 @@ class CovariancePrior:
 
     def value(self, readings: Sequence[Reading], count: int) -> Tensor:
         """The penalty."""
-        return reduce_layers(
-            [layer.value(reading, count) for layer, reading in zip(self._layers, readings, strict=True)], "mean"
-        )
+        quadratic, values = [], []
+        for layer, reading in zip(self._layers, readings, strict=True):
+            if isinstance(layer, QuadraticPrior):
+                quadratic.append(reading)
+            else:
+                values.append(layer.value(reading, count))
+        parts = [torch.stack(values)] if values else []
+        if quadratic:
+            parts.append(self._quadratic(quadratic))
+        return torch.cat(parts).mean()
 
 
 def _layer_prior(layer: LayerStatistics, kind: PriorKind, form: Form) -> _LayerPrior:
     if kind == "diagonal":
-        return _DiagonalPrior(layer, LayerMoments(layer, full=False), form)
+        moments = LayerMoments(layer, full=False)
+        if form == "kl":
+            return _DiagonalKl(layer, moments)
+        return QuadraticPrior(layer, moments, layer.mean, 1 / layer.variance, layer.variance.log().sum())
     wanted: Kind = "dense" if kind == "dense" else "laplace"
     prior = layer.prior(wanted)
     if kind == "laplace-dct" and (not isinstance(prior, LaplaceNormal) or prior.basis is None):
@@ -90,8 +102,8 @@ def _layer_prior(layer: LayerStatistics, kind: PriorKind, form: Form) -> _LayerP
         prior = _without_checks(prior)
     logdet = 2 * prior.entropy() - layer.dim * _LOG_2_PI_E
     if layer.view.name != "map" and layer.dim <= _MOMENT_LIMIT:
-        precision = prior.precision_matrix
-        return _MomentPrior(layer, LayerMoments(layer, full=True), form, prior.mean, precision, logdet)
+        make = _MomentKl if form == "kl" else QuadraticPrior
+        return make(layer, LayerMoments(layer, full=True), prior.mean, prior.precision_matrix, logdet)
     if form == "kl":
         if not isinstance(prior, LaplaceNormal):
             raise ValueError(
@@ -111,42 +123,34 @@ _LOG_2_PI_E = 2.8378770664093453
 
 
 @dataclass(frozen=True, eq=False)
-class _DiagonalPrior:
+class _DiagonalKl:
     layer: LayerStatistics
     measurement: LayerMoments
-    form: Form
 
     def value(self, reading: Reading, count: int) -> Tensor:
         moments = reading.moments(self.layer.mean)
-        variance = self.layer.variance.to(moments.mean)
-        if self.form == "kl":
-            return diagonal_kl(moments.mean, moments.variance, variance)
-        squares = moments.second if moments.second.dim() == 1 else moments.second.diagonal()
-        return form_of_quadratic((squares / variance).sum(), variance.log().sum(), self.layer.dim, self.form)
+        return diagonal_kl(moments.mean, moments.variance, self.layer.variance.to(moments.mean)).mean()
 
 
 @dataclass(frozen=True, eq=False)
-class _MomentPrior:
+class _MomentKl:
     """The rows enter only through their moments: q = tr(Sigma^-1 S), one small product."""
 
     layer: LayerStatistics
     measurement: LayerMoments
-    form: Form
     mean: Tensor
     precision: Tensor
     logdet: Tensor
 
     def value(self, reading: Reading, count: int) -> Tensor:
-        moments = reading.moments(self.mean)
-        quadratic = (self.precision.to(moments.mean) * moments.products).sum()
-        if self.form != "kl":
-            return form_of_quadratic(quadratic, self.logdet.to(quadratic), self.layer.dim, self.form)
         rows = count * self.layer.samples // max(self.layer.images, 1)
         if rows <= self.layer.dim:
             raise ValueError(
                 f"the form 'kl' needs more rows than coordinates: a batch of {count} gives {rows} rows at "
                 f"'{self.layer.key}', which has {self.layer.dim}; use a larger batch, or 'nll' or 'typical'"
             )
+        moments = reading.moments(self.mean)
+        quadratic = (self.precision.to(moments.mean) * moments.products).sum()
         return gaussian_kl(quadratic, self.logdet.to(quadratic), moments.covariance)
 
 
@@ -173,7 +177,7 @@ class _WhitenedPrior:
             )
         mean, square = reading.average
         variance = (square - mean.square()).clamp_min(0)
-        return diagonal_kl(mean, variance, torch.ones_like(variance), eps=1e-6)
+        return diagonal_kl(mean, variance, torch.ones_like(variance), eps=1e-6).mean()
 
 
-_LayerPrior = _DiagonalPrior | _MomentPrior | _RowPrior | _WhitenedPrior
+_LayerPrior = QuadraticPrior | _DiagonalKl | _MomentKl | _RowPrior | _WhitenedPrior

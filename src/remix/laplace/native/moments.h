@@ -66,11 +66,16 @@ REMIX_INLINE void add_sums(const T* tile, int64_t padded, int64_t width, Vec<T>*
   }
 }
 
-// Adds the products of all pairs of rows of a tile to second (padded, padded): blocks on and above the diagonal.
+// Adds the products of all pairs of rows of a tile to second (padded, padded): blocks on and above the diagonal. While
+// it computes it asks for the next tile: rows of a kilobyte are too short for the processor to see them coming.
 template <class T>
-REMIX_INLINE void add_products(const T* tile, int64_t padded, int64_t width, Vec<T>* second) {
+REMIX_INLINE void add_products(const T* tile, int64_t padded, int64_t width, Vec<T>* second, const T* next,
+                               int64_t positions) {
   const int64_t steps = width / Line<T>::width;
-  for (int64_t i = 0; i < padded; i += kLeft)
+  for (int64_t i = 0; i < padded; i += kLeft) {
+    if (next)
+      for (int a = 0; a < kLeft; ++a)
+        for (int64_t p = 0; p < width; p += lanes<T>()) __builtin_prefetch(next + (i + a) * positions + p);
     for (int64_t j = i / kRight * kRight; j < padded; j += kRight) {
       const Vec<T>*left[kLeft], *right[kRight];
       for (int a = 0; a < kLeft; ++a) left[a] = reinterpret_cast<const Vec<T>*>(tile + (i + a) * width);
@@ -84,6 +89,7 @@ REMIX_INLINE void add_products(const T* tile, int64_t padded, int64_t width, Vec
       for (int a = 0; a < kLeft; ++a)
         for (int b = 0; b < kRight; ++b) second[(i + a) * padded + j + b] = sum[a][b];
     }
+  }
 }
 
 // Bytes of scratch that one worker of the two functions below needs.
@@ -109,10 +115,12 @@ void moment_sums(const T* x, int64_t images, int64_t dim, int64_t positions, con
     for (int64_t p = 0; p < positions; p += most) {
       const int64_t count = positions - p < most ? positions - p : most;
       const int64_t width = (count + 2 * W - 1) / (2 * W) * (2 * W);
-      copy_tile<T>(x + n * dim * positions + p, dim, positions, count, width, origin, tile);
+      const T* at = x + n * dim * positions + p;
+      copy_tile<T>(at, dim, positions, count, width, origin, tile);
       if (full) {
+        const T* next = p + most < positions ? at + most : n + 1 < images ? x + (n + 1) * dim * positions : nullptr;
         add_sums<T>(tile, padded, width, first);
-        add_products<T>(tile, padded, width, second);
+        add_products<T>(tile, padded, width, second, next, positions);
       } else {
         add_squares<T>(tile, padded, width, first, second);
       }
