@@ -1,4 +1,4 @@
-"""``python -m benchmarks [--quick] [--out DIR]``: measures, prints a table, writes JSON, Markdown and a picture."""
+"""``python -m benchmarks [--quick] [--only PART] [--out DIR]``: prints tables, writes JSON, Markdown, pictures."""
 
 from __future__ import annotations
 
@@ -6,22 +6,26 @@ import argparse
 import json
 from pathlib import Path
 
-from benchmarks import report, speed
+from benchmarks import inversion, inversion_report, report, speed
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how fast it is")
+    parser.add_argument("--only", choices=("speed", "inversion"), help="one part: remix.laplace, or remix.inversion")
     parser.add_argument("--out", type=Path, default=Path("docs/bench"), help="folder for the results")
     options = parser.parse_args()
-    results = speed.measure(options.quick)
     options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "speed.json").write_text(json.dumps(results, indent=1) + "\n")
-    page = report.markdown(results)
-    (options.out / "speed.md").write_text(page)
-    report.picture(results, options.out / "speed.png")
-    print(page)
-    print(f"written to {options.out}/speed.json, speed.md, speed.png")
+    for name, module, pages in (("speed", speed, report), ("inversion", inversion, inversion_report)):
+        if options.only not in (None, name):
+            continue
+        results = {"command": "make bench", "machine": speed.machine(), **module.measure(options.quick)}
+        (options.out / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n")
+        page = pages.markdown(results)
+        (options.out / f"{name}.md").write_text(page)
+        pages.picture(results, options.out / f"{name}.png")
+        print(page)
+        print(f"written to {options.out}/{name}.json, {name}.md, {name}.png", flush=True)
 
 
 if __name__ == "__main__":

@@ -113,6 +113,7 @@ class LayerMoments:
 
     layer: LayerStatistics
     full: bool
+    _origins: dict[tuple[torch.dtype, torch.device], Tensor] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def key(self) -> object:
@@ -137,7 +138,10 @@ class LayerMoments:
     def passing(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """An activation (N, ...) as it goes on, and its moments; see `passing_moments`."""
         view = self.layer.view
-        origin = self.layer.mean.to(x)
+        kind = (x.dtype, x.device)
+        origin = self._origins.get(kind)
+        if origin is None:
+            origin = self._origins[kind] = self.layer.mean.detach().to(x).contiguous()
         if view.name in ("channels", "token-positions"):
             return passing_moments(x, 1, origin, self.full)
         if view.name == "token-channels":

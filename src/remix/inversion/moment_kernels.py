@@ -1,7 +1,7 @@
-"""Sums over the rows of an activation, and what their gradient adds to it: native for the channels of small networks.
+"""Moments of an activation and what a function of them adds to its gradient, by native code or by torch.
 
-An activation comes in one of two layouts without a copy: ``planes`` (N, D, P), where the P values of a coordinate lie
-together, as in (N, C, H, W); and ``rows`` (R, D), where the D coordinates of a row do, as in channels-last maps.
+Moments are averages over rows y = x - origin: of y, and below it of y y' or, not ``full``, of y * y; (1 + D, D) or
+(2, D). The D coordinates of a row lie along some axis of the activation (N, ...), the rows along all others.
 """
 
 from __future__ import annotations
@@ -12,103 +12,127 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from remix.laplace import kernels
 
-__all__ = ["affine_planes", "affine_rows", "sums_of_planes", "sums_of_rows"]
+__all__ = ["moment_gradient", "moments"]
 
 _NATIVE_DIM = 128  # above it the matrix products of torch are as fast
 _FEW = 8  # too few rows per image for a product of their own
 _P, _I, _T = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
+_SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
+
+
+def moments(x: Tensor, axis: int, origin: Tensor, full: bool) -> Tensor:
+    """The moments of an activation.
+
+    Args:
+        x: (N, ...), with the coordinates along ``axis``.
+        axis: not 0.
+        origin: (D,), contiguous, of the dtype and device of x.
+        full: all products, or only squares.
+
+    """
+    dim = origin.shape[0]
+    library = _library(x, axis, dim)
+    if library is not None:
+        out = torch.empty(1 + dim if full else 2, dim, dtype=x.dtype)
+        function = getattr(library, "remix_moments_" + _SUFFIX[x.dtype])
+        sizes = _sizes(x, dim)
+        _require(function(x.data_ptr(), *sizes, origin.data_ptr(), full, out.data_ptr(), _threads(x)))
+        return out
+    rows = _rows(x, axis)
+    if rows is None:
+        planes = _planes(x, axis)
+        if planes.shape[2] >= _FEW:
+            y = planes - origin[:, None]
+            second = torch.bmm(y, y.mT).sum(0) if full else y.square().sum((0, 2))[None]
+            return torch.cat([y.sum((0, 2))[None], second]) / (x.numel() // dim)
+        rows = planes.movedim(1, 2).reshape(-1, dim)
+    y = rows - origin
+    return torch.cat([y.sum(0)[None], y.mT @ y if full else y.square().sum(0)[None]]) / (x.numel() // dim)
+
+
+def moment_gradient(x: Tensor, axis: int, origin: Tensor, slopes: Tensor, given: Tensor | None) -> Tensor:
+    """The gradient in x of a function of its moments, plus what is given.
+
+    Args:
+        x: as in `moments`.
+        axis: as in `moments`.
+        origin: as in `moments`.
+        slopes: of the function in the moments, of their shape.
+        given: of the shape of x; None for zero.
+
+    """
+    dim = origin.shape[0]
+    full = slopes.shape[0] > 2
+    library = _library(x, axis, dim)
+    if library is not None:
+        start = None if given is None else given.contiguous()
+        slopes = slopes.contiguous()
+        out = kernels.empty(x.shape[0], x.numel() // x.shape[0], x.dtype)
+        function = getattr(library, "remix_moment_gradient_" + _SUFFIX[x.dtype])
+        address = None if start is None else start.data_ptr()
+        result = function(
+            x.data_ptr(), address, *_sizes(x, dim), slopes.data_ptr(), origin.data_ptr(), full, out.data_ptr(),
+            _threads(x),
+        )  # fmt: skip
+        _require(result)
+        return out.view(x.shape)
+    slopes = slopes / (x.numel() // dim)
+    slope = slopes[1:] + slopes[1:].mT if full else 2 * slopes[1]
+    shift = slopes[0] - (slope @ origin if full else slope * origin)
+    rows = _rows(x, axis)
+    planes = _planes(x, axis) if rows is None else None
+    if planes is not None and planes.shape[2] >= _FEW:
+        images = planes.shape[0]
+        start = shift[:, None].expand(images, dim, 1)
+        if given is not None:
+            start = _planes(given, axis) + shift[:, None]
+        product = (
+            torch.baddbmm(start, slope.expand(images, dim, dim), planes)
+            if full
+            else torch.addcmul(start, planes, slope[:, None])
+        )
+        return product.reshape(x.movedim(axis, 1).shape).movedim(1, axis)
+    moved = x.movedim(axis, -1)
+    flat = moved.reshape(-1, dim)
+    start = shift if given is None else given.movedim(axis, -1).reshape(-1, dim) + shift
+    product = torch.addmm(start, flat, slope) if full else torch.addcmul(start, flat, slope)
+    return product.view(moved.shape).movedim(-1, axis)
 
 
 @cache
 def _typed(handle: ctypes.CDLL) -> ctypes.CDLL:
-    for suffix in ("f32", "f64"):
+    for suffix in _SUFFIX.values():
         getattr(handle, f"remix_moments_{suffix}").argtypes = [_P, _I, _I, _I, _P, _T, _P, _T]
-        getattr(handle, f"remix_affine_{suffix}").argtypes = [_P, _P, _I, _I, _I, _P, _P, _T, _P, _T]
+        getattr(handle, f"remix_moment_gradient_{suffix}").argtypes = [_P, _P, _I, _I, _I, _P, _P, _T, _P, _T]
     return handle
 
 
-def _native(name: str, x: Tensor) -> Any:
-    """The native function for planes x, or None where torch serves."""
-    if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64) or x.shape[1] > _NATIVE_DIM:
+def _library(x: Tensor, axis: int, dim: int) -> Any:
+    """The native library if it serves: images (N, D, ...) whose positions lie together, of few coordinates."""
+    if axis != 1 or x.dim() < 3 or dim > _NATIVE_DIM or x.device.type != "cpu" or x.dtype not in _SUFFIX:
+        return None
+    if not x.is_contiguous() or not x.numel():
         return None
     library = kernels.native()
-    if library is None:
-        return None
-    return getattr(_typed(library.handle), f"remix_{name}_{'f32' if x.dtype == torch.float32 else 'f64'}")
+    return None if library is None else _typed(library.handle)
 
 
-def sums_of_planes(x: Tensor, origin: Tensor, full: bool) -> Tensor:
-    """Sums of y and of y y' (or y * y) over all rows y = x - origin of contiguous planes (N, D, P).
-
-    Returns:
-        (1 + D, D), or (2, D) if not ``full``; float64 from the native path.
-
-    """
-    images, dim, positions = x.shape
-    function = _native("moments", x)
-    if function is not None:
-        sums = torch.empty(1 + dim if full else 2, dim, dtype=torch.float64)
-        origin = origin.contiguous()
-        _require(function(x.data_ptr(), images, dim, positions, origin.data_ptr(), full, sums.data_ptr(), _threads(x)))
-        return sums
-    if positions < _FEW:
-        return sums_of_rows(x.movedim(1, 2).reshape(-1, dim), origin, full)
-    y = x - origin[:, None]
-    first = y.sum((0, 2))[None]
-    return torch.cat([first, torch.bmm(y, y.mT).sum(0) if full else y.square_().sum((0, 2))[None]])
+def _sizes(x: Tensor, dim: int) -> tuple[int, int, int]:
+    return x.shape[0], dim, x.numel() // (x.shape[0] * dim)
 
 
-def sums_of_rows(x: Tensor, origin: Tensor, full: bool) -> Tensor:
-    """The same of rows (R, D)."""
-    y = x - origin
-    first = y.sum(0)[None]
-    return torch.cat([first, y.mT @ y if full else y.square_().sum(0)[None]])
+def _rows(x: Tensor, axis: int) -> Tensor | None:
+    """x as rows (R, D), if its coordinates lie together."""
+    moved = x.movedim(axis, -1)
+    return moved.view(-1, x.shape[axis]) if moved.is_contiguous() else None
 
 
-def affine_planes(x: Tensor, given: Tensor | None, slope: Tensor, shift: Tensor) -> Tensor:
-    """Given + slope y + shift for every row y of contiguous planes x (N, D, P).
-
-    Args:
-        x: the activation.
-        given: of its shape, contiguous; None for zero.
-        slope: (D, D), or (D,) for a diagonal one.
-        shift: (D,).
-
-    """
-    images, dim, positions = x.shape
-    full = slope.dim() == 2
-    function = _native("affine", x)
-    if function is not None:
-        missing = -dim % 4 if full else 0
-        slope = pad(slope, (0, 0, 0, missing)).contiguous() if full else slope.contiguous()
-        shift = pad(shift, (0, missing)).contiguous()
-        out = kernels.empty(images, dim * positions, x.dtype)
-        address = None if given is None else given.data_ptr()
-        _require(
-            function(
-                x.data_ptr(), address, images, dim, positions, slope.data_ptr(), shift.data_ptr(), full, out.data_ptr(),
-                _threads(x),
-            )
-        )  # fmt: skip
-        return out.view(x.shape)
-    if full and positions < _FEW:
-        flat = None if given is None else given.movedim(1, 2).reshape(-1, dim)
-        rows = affine_rows(x.movedim(1, 2).reshape(-1, dim), flat, slope, shift)
-        return rows.view(images, positions, dim).movedim(1, 2)
-    start = shift[:, None].expand(images, dim, 1) if given is None else given + shift[:, None]
-    if not full:
-        return torch.addcmul(start, x, slope[:, None])
-    return torch.baddbmm(start, slope.expand(images, dim, dim), x)
-
-
-def affine_rows(x: Tensor, given: Tensor | None, slope: Tensor, shift: Tensor) -> Tensor:
-    """The same for rows x (R, D); a full slope must be symmetric."""
-    start = shift if given is None else given + shift
-    return torch.addmm(start, x, slope) if slope.dim() == 2 else torch.addcmul(start, x, slope)
+def _planes(x: Tensor, axis: int) -> Tensor:
+    """x as planes (N, D, P)."""
+    return x.movedim(axis, 1).reshape(x.shape[0], x.shape[axis], -1)
 
 
 def _threads(x: Tensor) -> int:

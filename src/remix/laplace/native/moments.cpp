@@ -33,7 +33,7 @@ int64_t images_per_task(int64_t dim, int64_t positions) {
 }
 
 template <class T>
-int moments(const T* x, int64_t images, int64_t dim, int64_t positions, const T* origin, int full, double* out,
+int moments(const T* x, int64_t images, int64_t dim, int64_t positions, const T* origin, int full, T* out,
             int threads) {
   const int64_t group = images_per_task(dim, positions), tasks = (images + group - 1) / group;
   const int64_t numbers = dim + (full ? dim * dim : dim);
@@ -47,20 +47,45 @@ int moments(const T* x, int64_t images, int64_t dim, int64_t positions, const T*
     REMIX_CALL(moment_sums<T>, x + first * dim * positions, count, dim, positions, origin, full != 0,
                tiles + worker * each, sums + task * numbers);
   });
-  for (int64_t k = 0; k < numbers; ++k) out[k] = sums[k];
   for (int64_t task = 1; task < tasks; ++task)
-    for (int64_t k = 0; k < numbers; ++k) out[k] += sums[task * numbers + k];
+    for (int64_t k = 0; k < numbers; ++k) sums[k] += sums[task * numbers + k];
+  for (int64_t k = 0; k < numbers; ++k) out[k] = T(sums[k] / double(images * positions));
   return 0;
 }
 
+// Of a function with the given slopes in the moments: its gradient in a row y of x is slope y + shift.
 template <class T>
-int affine(const T* x, const T* given, int64_t images, int64_t dim, int64_t positions, const T* slope, const T* shift,
-           int full, T* out, int threads) {
+void affine_of_slopes(const T* slopes, const T* origin, int64_t dim, double rows, bool full, T* slope, T* shift) {
+  for (int64_t i = 0; i < dim; ++i) {
+    double constant = slopes[i];
+    if (full) {
+      const T* of_products = slopes + dim;
+      for (int64_t j = 0; j < dim; ++j) {
+        const double both = double(of_products[i * dim + j]) + double(of_products[j * dim + i]);
+        slope[i * dim + j] = T(both / rows);
+        constant -= both * origin[j];
+      }
+    } else {
+      const double both = 2 * double(slopes[dim + i]);
+      slope[i] = T(both / rows);
+      constant -= both * origin[i];
+    }
+    shift[i] = T(constant / rows);
+  }
+}
+
+template <class T>
+int gradient(const T* x, const T* given, int64_t images, int64_t dim, int64_t positions, const T* slopes,
+             const T* origin, int full, T* out, int threads) {
   const int64_t group = images_per_task(dim, positions), tasks = (images + group - 1) / group;
   const int64_t each = (REMIX_CALL(moment_scratch<T>, dim, full != 0) + 63) / 64 * 64;
-  remix::Scratch scratch(size_t(each * threads));
+  const int64_t padded = (dim + 3) / 4 * 4, matrix = full ? padded * dim : dim;
+  remix::Scratch scratch(size_t(each * threads) + size_t(matrix + padded) * sizeof(T));
   if (!scratch.data) return 1;
   char* tiles = static_cast<char*>(scratch.data);
+  T *slope = reinterpret_cast<T*>(tiles + each * threads), *shift = slope + matrix;
+  for (int64_t k = 0; k < matrix + padded; ++k) slope[k] = T(0);
+  affine_of_slopes<T>(slopes, origin, dim, double(images * positions), full != 0, slope, shift);
   parallel(tasks, threads, [&](int64_t task, int worker) {
     const int64_t first = task * group, count = images - first < group ? images - first : group;
     const int64_t at = first * dim * positions;
@@ -72,9 +97,10 @@ int affine(const T* x, const T* given, int64_t images, int64_t dim, int64_t posi
 
 }  // namespace
 
-// out: sums of y (D), then of y y' (D, D) if full, else of y * y (D), for y = x - origin. Returns 0, or 1 without memory.
+// out: means over all rows y = x - origin of y (D), then of y y' (D, D) if full, else of y * y (D). Returns 0, or 1
+// without memory.
 REMIX_API int remix_moments_f32(const float* x, int64_t images, int64_t dim, int64_t positions, const float* origin,
-                                int full, double* out, int threads) {
+                                int full, float* out, int threads) {
   return moments<float>(x, images, dim, positions, origin, full, out, threads);
 }
 REMIX_API int remix_moments_f64(const double* x, int64_t images, int64_t dim, int64_t positions, const double* origin,
@@ -82,13 +108,15 @@ REMIX_API int remix_moments_f64(const double* x, int64_t images, int64_t dim, in
   return moments<double>(x, images, dim, positions, origin, full, out, threads);
 }
 
-// out = given + slope x + shift, with slope (D rounded up to a multiple of 4, D) and shift as long, zeros beyond D; or,
-// not full, both (D). given may be null. Returns 0, or 1 without memory.
-REMIX_API int remix_affine_f32(const float* x, const float* given, int64_t images, int64_t dim, int64_t positions,
-                               const float* slope, const float* shift, int full, float* out, int threads) {
-  return affine<float>(x, given, images, dim, positions, slope, shift, full, out, threads);
+// out = given + the gradient in x of a function of these moments, from its slopes in them, laid out like them. given
+// may be null. Returns 0, or 1 without memory.
+REMIX_API int remix_moment_gradient_f32(const float* x, const float* given, int64_t images, int64_t dim,
+                                        int64_t positions, const float* slopes, const float* origin, int full,
+                                        float* out, int threads) {
+  return gradient<float>(x, given, images, dim, positions, slopes, origin, full, out, threads);
 }
-REMIX_API int remix_affine_f64(const double* x, const double* given, int64_t images, int64_t dim, int64_t positions,
-                               const double* slope, const double* shift, int full, double* out, int threads) {
-  return affine<double>(x, given, images, dim, positions, slope, shift, full, out, threads);
+REMIX_API int remix_moment_gradient_f64(const double* x, const double* given, int64_t images, int64_t dim,
+                                        int64_t positions, const double* slopes, const double* origin, int full,
+                                        double* out, int threads) {
+  return gradient<double>(x, given, images, dim, positions, slopes, origin, full, out, threads);
 }
