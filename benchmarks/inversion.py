@@ -25,6 +25,7 @@ from remix.laplace import kernels
 
 STEP_LIMIT = 1.25  # a refinement step, in bare forward + backward passes
 LAYERWISE_GAIN = 2.0  # the whole inversion, against the straightforward form
+REPLACED = "BatchNorm as torch does it, forward and backward"
 
 
 @contextmanager
@@ -86,26 +87,32 @@ def refinement(problem: Problem, seconds: float, straightforward: bool) -> dict[
 
 
 def breakdown(problem: Problem, seconds: float) -> dict[str, float]:
-    """What the step adds to the bare passes, each part alone on its own data."""
-    activations = []
+    """What the step adds to the bare passes and what it replaces, each part alone, on the network's activations."""
     with frozen(*problem.knowledge.networks), torch.no_grad():
-        layers = problem.prior_layers
-        terms = problem.terms()[1:]
+        layers, terms = problem.prior_layers, problem.terms()[1:]
         section = problem.knowledge.whole().watching([layer.point for layer in layers])
         with section.observe(problem.images, problem.images, slice(0, len(problem.images))) as seen:
             activations = [seen.activations[layer.point] for layer in layers]
             readings = [[Reading(m, m(seen)) for m in term.penalty.measurements] for term in terms]
+    norms = [problem.knowledge.module.get_submodule(layer.point.module) for layer in layers]
     origins = [layer.mean.float() for layer in layers]
+    maps = [(torch.rand(layer.dim), torch.rand(layer.dim)) for layer in layers]
     slopes = [torch.randn(1 + layer.dim, layer.dim) for layer in layers]
     gradients = [torch.randn_like(x) for x in activations]
 
     def forward() -> None:
-        for x, origin in zip(activations, origins, strict=True):
-            moments(x, 1, origin, True)
+        for x, origin, then in zip(activations, origins, maps, strict=True):
+            moments(x, 1, origin, True, then)
 
     def backward() -> None:
-        for x, gradient, slope, origin in zip(activations, gradients, slopes, origins, strict=True):
-            moment_gradient(x, 1, origin, slope, gradient)
+        for x, gradient, slope, origin, then in zip(activations, gradients, slopes, origins, maps, strict=True):
+            moment_gradient(x, 1, origin, slope, gradient, then[0])
+
+    def batch_norms() -> None:
+        with frozen(*problem.knowledge.networks):
+            for x, gradient, norm in zip(activations, gradients, norms, strict=True):
+                leaf = x.detach().requires_grad_()
+                torch.autograd.grad(norm(leaf), leaf, gradient)
 
     def evaluate() -> None:
         leaves = [[Reading(r.by, r.average.detach().requires_grad_()) for r in group] for group in readings]
@@ -116,8 +123,9 @@ def breakdown(problem: Problem, seconds: float) -> dict[str, float]:
     adam, gradient = Adam([images]), torch.randn_like(images)
     state = LoopState([images], adam)
     works: dict[str, Work] = {
-        "moments of 31 activations (forward)": forward,
-        "their gradients (backward)": backward,
+        REPLACED: batch_norms,
+        "moments and BatchNorm in one pass, forward": forward,
+        "gradients of both in one pass, backward": backward,
         "31 + 31 terms from the moments, and their slopes": evaluate,
         "Adam": lambda: adam.step([gradient], 1e-3),
         "keeping the best": lambda: state.keep_as_best(0.0),

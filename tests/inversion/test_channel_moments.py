@@ -8,15 +8,19 @@ from remix.laplace import kernels
 PATHS = ["torch", pytest.param("native", marks=pytest.mark.skipif(kernels.native() is None, reason="not built"))]
 
 
-def plain(x, axis, origin, full):
+def plain(x, axis, origin, full, then=None):
     rows = x.movedim(axis, -1).reshape(-1, x.shape[axis]) - origin
     second = (rows[:, :, None] * rows[:, None, :]).mean(0) if full else rows.square().mean(0)[None]
+    if then is not None:
+        shape = [-1 if i == axis else 1 for i in range(x.dim())]
+        x = x * then[0].view(shape) + then[1].view(shape)
     return x, torch.cat([rows.mean(0)[None], second])
 
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("full", [True, False])
 @pytest.mark.parametrize("used", [True, False], ids=["passed on", "only measured"])
+@pytest.mark.parametrize("mapped", [True, False], ids=["mapped", "as it is"])
 @pytest.mark.parametrize(
     ("shape", "axis"),
     [
@@ -31,10 +35,11 @@ def plain(x, axis, origin, full):
         ((3, 7, 5), 2),  # token channels
     ],
 )
-def test_moments_and_their_gradient_against_the_plain_way(generator, shape, axis, full, used, path):
+def test_moments_and_their_gradient_against_the_plain_way(generator, shape, axis, full, used, mapped, path):
     x = torch.randn(shape, generator=generator, dtype=torch.float64)
     origin = torch.randn(shape[axis], generator=generator, dtype=torch.float64)
     weight = torch.randn(shape, generator=generator, dtype=torch.float64)
+    then = tuple(torch.randn(2, shape[axis], generator=generator, dtype=torch.float64)) if mapped else None
     last = [torch.channels_last] if len(shape) == 4 else []
     slope = None
     for memory in (torch.contiguous_format, *last):
@@ -42,7 +47,7 @@ def test_moments_and_their_gradient_against_the_plain_way(generator, shape, axis
         for moments_of in (plain, passing_moments):
             leaf = x.clone(memory_format=memory).requires_grad_()
             with kernels.use(path):
-                passed, moments = moments_of(leaf, axis, origin, full)
+                passed, moments = moments_of(leaf, axis, origin, full, then)
                 if slope is None:
                     slope = torch.randn(moments.shape, generator=generator, dtype=torch.float64)
                 total = (moments * slope).sum() + ((passed.sin() * weight).sum() if used else 0)
@@ -64,12 +69,13 @@ def test_a_far_mean_costs_no_digits_near_the_origin(generator, full, path):
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_an_activation_without_use_of_its_moments_gets_its_gradient_back(generator, path):
+@pytest.mark.parametrize("then", [None, (torch.full((3,), 2.0), torch.zeros(3))])
+def test_an_activation_without_use_of_its_moments_gets_its_gradient_back(generator, path, then):
     x = torch.randn(4, 3, 2, 2, generator=generator).requires_grad_()
     with kernels.use(path):
-        passed, _ = passing_moments(x, 1, torch.zeros(3), True)
+        passed, _ = passing_moments(x, 1, torch.zeros(3), True, then)
         gradient = torch.autograd.grad(passed.square().sum(), x)[0]
-    assert torch.equal(gradient, 2 * x)
+    assert torch.equal(gradient, 2 * x if then is None else 8 * x)
 
 
 @pytest.mark.parametrize("full", [True, False])

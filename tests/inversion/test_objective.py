@@ -81,7 +81,7 @@ def test_terms_on_one_layer_share_its_moments(knowledge, section, images, monkey
 
     made = []
     original = LayerMoments.passing
-    monkeypatch.setattr(LayerMoments, "passing", lambda self, x: (made.append(self.full), original(self, x))[1])
+    monkeypatch.setattr(LayerMoments, "passing", lambda self, *x: (made.append(self.full), original(self, *x))[1])
     own = [layer for key, layer in knowledge.layers.items() if "bn:input" in key]
     terms = [Term("kl", 1.0, StatisticsKl(knowledge.moments)), Term("prior", 1.0, CovariancePrior(own, "laplace"))]
     Objective(terms, section, TensorVariable(images)).evaluate(torch.Generator(), plain_weights(terms))

@@ -8,12 +8,14 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from remix.inversion.moment_kernels import moment_gradient, moments
+from remix.inversion.moment_kernels import Affine, moment_gradient, moments
 
 __all__ = ["passing_moments"]
 
 
-def passing_moments(x: Tensor, axis: int, origin: Tensor, full: bool) -> tuple[Tensor, Tensor]:
+def passing_moments(
+    x: Tensor, axis: int, origin: Tensor, full: bool, then: Affine | None = None
+) -> tuple[Tensor, Tensor]:
     """An activation as it goes on, and the averages of y and of y y' (or y * y) over all its rows y = x - origin.
 
     The gradient of a function of these averages is affine in x, so it is added in one pass to the gradient that comes
@@ -25,28 +27,36 @@ def passing_moments(x: Tensor, axis: int, origin: Tensor, full: bool) -> tuple[T
         axis: of the coordinates, not 0.
         origin: (D,), contiguous, of the dtype and device of x; moments about a point near the mean lose no digits.
         full: all products, or only squares.
+        then: scale and offset (D,) of the map that comes next, to be done in the same passes; None for none.
 
     Returns:
-        x, and the mean and below it the second moment: (1 + D, D), or (2, D) if not ``full``.
+        x, or scale x + offset, and the mean and below it the second moment: (1 + D, D), or (2, D) if not ``full``.
 
     """
-    passed, measured = _PassingMoments.apply(x, axis, origin, full)
+    scale, offset = (None, None) if then is None else then
+    passed, measured = _PassingMoments.apply(x, axis, origin, full, scale, offset)
     return passed, measured
 
 
 class _PassingMoments(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, axis: int, origin: Tensor, full: bool) -> tuple[Tensor, Tensor]:
-        ctx.save_for_backward(x, origin)
+    def forward(
+        ctx: Any, x: Tensor, axis: int, origin: Tensor, full: bool, scale: Tensor | None, offset: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(x, origin, scale)
         ctx.axis = axis
         ctx.set_materialize_grads(False)
-        # Not x itself, which torch would turn into a view that the next layer may not overwrite.
-        return x.detach(), moments(x, axis, origin, full)
+        # Where nothing is done to it, the activation goes on as another tensor on the same memory: torch would turn x
+        # itself into a view that the next layer may not overwrite.
+        measured, passed = moments(x, axis, origin, full, None if scale is None or offset is None else (scale, offset))
+        return passed, measured
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, given: Tensor | None, slopes: Tensor | None) -> tuple[Tensor | None, None, None, None]:
-        if slopes is None:
-            return given, None, None, None
-        x, origin = ctx.saved_tensors
-        return moment_gradient(x, ctx.axis, origin, slopes, given), None, None, None
+    def backward(ctx: Any, given: Tensor | None, slopes: Tensor | None) -> tuple[Tensor | None, ...]:
+        x, origin, scale = ctx.saved_tensors
+        if slopes is None and scale is not None:
+            slopes = origin.new_zeros(2, len(origin))
+        if slopes is not None:
+            given = moment_gradient(x, ctx.axis, origin, slopes, given, scale)
+        return given, None, None, None, None, None

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from remix.inversion.channel_moments import passing_moments
+from remix.inversion.moment_kernels import Affine
 from remix.inversion.observed import Observed
 from remix.laplace import LaplaceNormal
 from remix.statistics import LayerStatistics, Point
@@ -135,7 +136,12 @@ class LayerMoments:
         passed = seen.passed.get(self.key)
         return self.passing(seen.activations[self.layer.point])[1] if passed is None else passed
 
-    def passing(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    @property
+    def by_channel(self) -> bool:
+        """Whether its coordinates are the channels."""
+        return self.layer.view.name == "channels"
+
+    def passing(self, x: Tensor, then: Affine | None = None) -> tuple[Tensor, Tensor]:
         """An activation (N, ...) as it goes on, and its moments; see `passing_moments`."""
         view = self.layer.view
         kind = (x.dtype, x.device)
@@ -143,7 +149,8 @@ class LayerMoments:
         if origin is None:
             origin = self._origins[kind] = self.layer.mean.detach().to(x).contiguous()
         if view.name in ("channels", "token-positions"):
-            return passing_moments(x, 1, origin, self.full)
+            return passing_moments(x, 1, origin, self.full, then)
+        assert then is None
         if view.name == "token-channels":
             return passing_moments(x, 2, origin, self.full)
         return x, passing_moments(view.rows(x), 1, origin, self.full)[1]

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from remix.laplace import kernels
 
-__all__ = ["moment_gradient", "moments"]
+__all__ = ["Affine", "moment_gradient", "moments"]
 
 _NATIVE_DIM = 128  # above it the matrix products of torch are as fast
 _FEW = 8  # too few rows per image for a product of their own
@@ -23,14 +23,19 @@ _P, _I, _T = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
 _SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
 
 
-def moments(x: Tensor, axis: int, origin: Tensor, full: bool) -> Tensor:
-    """The moments of an activation.
+Affine = tuple[Tensor, Tensor]
+"""Scale and offset (D,) of a map of every coordinate on its own."""
+
+
+def moments(x: Tensor, axis: int, origin: Tensor, full: bool, then: Affine | None = None) -> tuple[Tensor, Tensor]:
+    """The moments of an activation, and the activation as it goes on.
 
     Args:
         x: (N, ...), with the coordinates along ``axis``.
         axis: not 0.
         origin: (D,), contiguous, of the dtype and device of x.
         full: all products, or only squares.
+        then: what happens to the activation next, done in the same pass.
 
     """
     dim = origin.shape[0]
@@ -38,9 +43,18 @@ def moments(x: Tensor, axis: int, origin: Tensor, full: bool) -> Tensor:
     if library is not None:
         out = torch.empty(1 + dim if full else 2, dim, dtype=x.dtype)
         function = getattr(library, "remix_moments_" + _SUFFIX[x.dtype])
-        sizes = _sizes(x, dim)
-        _require(function(x.data_ptr(), *sizes, origin.data_ptr(), full, out.data_ptr(), _threads(x)))
-        return out
+        normal = None if then is None else kernels.empty(x.shape[0], x.numel() // x.shape[0], x.dtype)
+        result = function(
+            x.data_ptr(), *_sizes(x, dim), origin.data_ptr(), full, *_addresses(then), _address(normal),
+            out.data_ptr(), _threads(x),
+        )  # fmt: skip
+        _require(result)
+        return out, x.detach() if normal is None else normal.view(x.shape)
+    return _torch_moments(x, axis, origin, full), x.detach() if then is None else _map(x, axis, *then)
+
+
+def _torch_moments(x: Tensor, axis: int, origin: Tensor, full: bool) -> Tensor:
+    dim = origin.shape[0]
     rows = _rows(x, axis)
     if rows is None:
         planes = _planes(x, axis)
@@ -53,15 +67,24 @@ def moments(x: Tensor, axis: int, origin: Tensor, full: bool) -> Tensor:
     return torch.cat([y.sum(0)[None], y.mT @ y if full else y.square().sum(0)[None]]) / (x.numel() // dim)
 
 
-def moment_gradient(x: Tensor, axis: int, origin: Tensor, slopes: Tensor, given: Tensor | None) -> Tensor:
-    """The gradient in x of a function of its moments, plus what is given.
+def _map(x: Tensor, axis: int, scale: Tensor, offset: Tensor) -> Tensor:
+    shape = [1] * x.dim()
+    shape[axis] = -1
+    return torch.addcmul(offset.view(shape), x, scale.view(shape))
+
+
+def moment_gradient(
+    x: Tensor, axis: int, origin: Tensor, slopes: Tensor, given: Tensor | None, scale: Tensor | None = None
+) -> Tensor:
+    """The gradient in x of a function of its moments, plus what comes from the activation as it went on.
 
     Args:
         x: as in `moments`.
         axis: as in `moments`.
         origin: as in `moments`.
         slopes: of the function in the moments, of their shape.
-        given: of the shape of x; None for zero.
+        given: the gradient in the activation as it went on, of the shape of x; None for zero.
+        scale: of what happened to it in `moments`; None for nothing.
 
     """
     dim = origin.shape[0]
@@ -72,13 +95,19 @@ def moment_gradient(x: Tensor, axis: int, origin: Tensor, slopes: Tensor, given:
         slopes = slopes.contiguous()
         out = kernels.empty(x.shape[0], x.numel() // x.shape[0], x.dtype)
         function = getattr(library, "remix_moment_gradient_" + _SUFFIX[x.dtype])
-        address = None if start is None else start.data_ptr()
         result = function(
-            x.data_ptr(), address, *_sizes(x, dim), slopes.data_ptr(), origin.data_ptr(), full, out.data_ptr(),
-            _threads(x),
+            x.data_ptr(), _address(start), *_sizes(x, dim), slopes.data_ptr(), origin.data_ptr(), _address(scale),
+            full, out.data_ptr(), _threads(x),
         )  # fmt: skip
         _require(result)
         return out.view(x.shape)
+    if given is not None and scale is not None:
+        given = _map(given, axis, scale, torch.zeros_like(scale))
+    return _torch_gradient(x, axis, origin, slopes, given)
+
+
+def _torch_gradient(x: Tensor, axis: int, origin: Tensor, slopes: Tensor, given: Tensor | None) -> Tensor:
+    dim, full = origin.shape[0], slopes.shape[0] > 2
     slopes = slopes / (x.numel() // dim)
     slope = slopes[1:] + slopes[1:].mT if full else 2 * slopes[1]
     shift = slopes[0] - (slope @ origin if full else slope * origin)
@@ -105,8 +134,8 @@ def moment_gradient(x: Tensor, axis: int, origin: Tensor, slopes: Tensor, given:
 @cache
 def _typed(handle: ctypes.CDLL) -> ctypes.CDLL:
     for suffix in _SUFFIX.values():
-        getattr(handle, f"remix_moments_{suffix}").argtypes = [_P, _I, _I, _I, _P, _T, _P, _T]
-        getattr(handle, f"remix_moment_gradient_{suffix}").argtypes = [_P, _P, _I, _I, _I, _P, _P, _T, _P, _T]
+        getattr(handle, f"remix_moments_{suffix}").argtypes = [_P, _I, _I, _I, _P, _T, _P, _P, _P, _P, _T]
+        getattr(handle, f"remix_moment_gradient_{suffix}").argtypes = [_P, _P, _I, _I, _I, _P, _P, _P, _T, _P, _T]
     return handle
 
 
@@ -118,6 +147,14 @@ def _library(x: Tensor, axis: int, dim: int) -> Any:
         return None
     library = kernels.native()
     return None if library is None else _typed(library.handle)
+
+
+def _address(tensor: Tensor | None) -> int | None:
+    return None if tensor is None else tensor.data_ptr()
+
+
+def _addresses(then: Affine | None) -> tuple[int | None, int | None]:
+    return (None, None) if then is None else (then[0].data_ptr(), then[1].data_ptr())
 
 
 def _sizes(x: Tensor, dim: int) -> tuple[int, int, int]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
+from remix.inversion.frozen_batchnorm import MeasuringBatchNorm, can_measure
+from remix.inversion.moment_kernels import Affine
 from remix.statistics import Point, Taps, require_finite
 
 __all__ = ["Gauge", "Observed", "Section", "frozen"]
@@ -29,8 +31,13 @@ class Gauge(Protocol):
         """The one point it looks at."""
         ...
 
-    def passing(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """What goes on in place of the activation (the same numbers), and what was measured."""
+    @property
+    def by_channel(self) -> bool:
+        """Whether it can also do, in the same pass, a map of every channel on its own that comes next."""
+        ...
+
+    def passing(self, x: Tensor, then: Affine | None = None) -> tuple[Tensor, Tensor]:
+        """What goes on in place of the activation (the same numbers, or those mapped), and what was measured."""
         ...
 
 
@@ -76,12 +83,21 @@ class Section:
     ) -> None:
         self.network = network
         self.forward = forward
+        self._points = list(dict.fromkeys(points))
         self._gauges: dict[Point, list[Gauge]] = defaultdict(list)
         for gauge in gauges:
             self._gauges[gauge.points[0]].append(gauge)
         self._passed: dict[object, Tensor] = {}
-        self._points = list(dict.fromkeys(points))
         self._taps = Taps(network, dict.fromkeys((*self._points, *self._gauges)), self._pass)
+        self._layers = [layer for point in list(self._gauges) if (layer := self._measuring(point)) is not None]
+
+    def _measuring(self, point: Point) -> MeasuringBatchNorm | None:
+        """The stand-in for a BatchNorm layer, if only one gauge looks at what it receives."""
+        module, (gauge, *others) = self.network.get_submodule(point.module), self._gauges[point]
+        if point.side == "output" or others or not gauge.by_channel or not can_measure(module):
+            return None
+        del self._gauges[point]
+        return MeasuringBatchNorm(module, gauge.passing, lambda measured: self._passed.update({gauge.key: measured}))
 
     def watching(self, points: Iterable[Point], gauges: Iterable[Gauge] = ()) -> Section:
         """The same part of the network, watched at these points."""
@@ -95,7 +111,9 @@ class Section:
     @contextmanager
     def observe(self, variable: Tensor, inputs: Tensor, part: slice) -> Iterator[Observed]:
         """Run the inputs; the activations are let go at the end of the ``with`` block."""
-        with self._taps as taps:
+        with self._taps as taps, ExitStack() as stack:
+            for layer in self._layers:
+                stack.enter_context(layer)
             output = self.forward(inputs)
             missing = [str(point) for point in taps.points if point not in taps]
             if missing:

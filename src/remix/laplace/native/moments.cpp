@@ -10,9 +10,9 @@
   template <class T>                                                                                               \
   int64_t moment_scratch(int64_t, bool);                                                                           \
   template <class T>                                                                                               \
-  void moment_sums(const T*, int64_t, int64_t, int64_t, const T*, bool, void*, double*);                           \
+  void moment_sums(const T*, int64_t, int64_t, int64_t, const T*, bool, const T*, const T*, T*, void*, double*);   \
   template <class T>                                                                                               \
-  void add_affine(const T*, const T*, int64_t, int64_t, int64_t, const T*, const T*, bool, void*, T*);             \
+  void add_affine(const T*, const T*, int64_t, int64_t, int64_t, const T*, const T*, const T*, bool, void*, T*);   \
   }
 
 namespace remix {
@@ -33,8 +33,8 @@ int64_t images_per_task(int64_t dim, int64_t positions) {
 }
 
 template <class T>
-int moments(const T* x, int64_t images, int64_t dim, int64_t positions, const T* origin, int full, T* out,
-            int threads) {
+int moments(const T* x, int64_t images, int64_t dim, int64_t positions, const T* origin, int full, const T* scale,
+            const T* offset, T* normal, T* out, int threads) {
   const int64_t group = images_per_task(dim, positions), tasks = (images + group - 1) / group;
   const int64_t numbers = dim + (full ? dim * dim : dim);
   const int64_t each = (REMIX_CALL(moment_scratch<T>, dim, full != 0) + 63) / 64 * 64;
@@ -44,8 +44,9 @@ int moments(const T* x, int64_t images, int64_t dim, int64_t positions, const T*
   double* sums = reinterpret_cast<double*>(tiles + each * threads);
   parallel(tasks, threads, [&](int64_t task, int worker) {
     const int64_t first = task * group, count = images - first < group ? images - first : group;
-    REMIX_CALL(moment_sums<T>, x + first * dim * positions, count, dim, positions, origin, full != 0,
-               tiles + worker * each, sums + task * numbers);
+    const int64_t at = first * dim * positions;
+    REMIX_CALL(moment_sums<T>, x + at, count, dim, positions, origin, full != 0, scale, offset,
+               normal ? normal + at : nullptr, tiles + worker * each, sums + task * numbers);
   });
   for (int64_t task = 1; task < tasks; ++task)
     for (int64_t k = 0; k < numbers; ++k) sums[k] += sums[task * numbers + k];
@@ -76,7 +77,7 @@ void affine_of_slopes(const T* slopes, const T* origin, int64_t dim, double rows
 
 template <class T>
 int gradient(const T* x, const T* given, int64_t images, int64_t dim, int64_t positions, const T* slopes,
-             const T* origin, int full, T* out, int threads) {
+             const T* origin, const T* scale, int full, T* out, int threads) {
   const int64_t group = images_per_task(dim, positions), tasks = (images + group - 1) / group;
   const int64_t each = (REMIX_CALL(moment_scratch<T>, dim, full != 0) + 63) / 64 * 64;
   const int64_t padded = (dim + 3) / 4 * 4, matrix = full ? padded * dim : dim;
@@ -89,34 +90,31 @@ int gradient(const T* x, const T* given, int64_t images, int64_t dim, int64_t po
   parallel(tasks, threads, [&](int64_t task, int worker) {
     const int64_t first = task * group, count = images - first < group ? images - first : group;
     const int64_t at = first * dim * positions;
-    REMIX_CALL(add_affine<T>, x + at, given ? given + at : nullptr, count, dim, positions, slope, shift, full != 0,
-               tiles + worker * each, out + at);
+    REMIX_CALL(add_affine<T>, x + at, given ? given + at : nullptr, count, dim, positions, slope, shift, scale,
+               full != 0, tiles + worker * each, out + at);
   });
   return 0;
 }
 
 }  // namespace
 
-// out: means over all rows y = x - origin of y (D), then of y y' (D, D) if full, else of y * y (D). Returns 0, or 1
-// without memory.
-REMIX_API int remix_moments_f32(const float* x, int64_t images, int64_t dim, int64_t positions, const float* origin,
-                                int full, float* out, int threads) {
-  return moments<float>(x, images, dim, positions, origin, full, out, threads);
-}
-REMIX_API int remix_moments_f64(const double* x, int64_t images, int64_t dim, int64_t positions, const double* origin,
-                                int full, double* out, int threads) {
-  return moments<double>(x, images, dim, positions, origin, full, out, threads);
-}
+// out: means over all rows y = x - origin of y (D), then of y y' (D, D) if full, else of y * y (D). normal, if not
+// null, becomes scale x + offset. Returns 0, or 1 without memory.
+#define REMIX_MOMENTS(T, suffix)                                                                                     \
+  REMIX_API int remix_moments_##suffix(const T* x, int64_t images, int64_t dim, int64_t positions, const T* origin,  \
+                                       int full, const T* scale, const T* offset, T* normal, T* out, int threads) {  \
+    return moments<T>(x, images, dim, positions, origin, full, scale, offset, normal, out, threads);                 \
+  }
+REMIX_MOMENTS(float, f32)
+REMIX_MOMENTS(double, f64)
 
-// out = given + the gradient in x of a function of these moments, from its slopes in them, laid out like them. given
-// may be null. Returns 0, or 1 without memory.
-REMIX_API int remix_moment_gradient_f32(const float* x, const float* given, int64_t images, int64_t dim,
-                                        int64_t positions, const float* slopes, const float* origin, int full,
-                                        float* out, int threads) {
-  return gradient<float>(x, given, images, dim, positions, slopes, origin, full, out, threads);
-}
-REMIX_API int remix_moment_gradient_f64(const double* x, const double* given, int64_t images, int64_t dim,
-                                        int64_t positions, const double* slopes, const double* origin, int full,
-                                        double* out, int threads) {
-  return gradient<double>(x, given, images, dim, positions, slopes, origin, full, out, threads);
-}
+// out = scale given + the gradient in x of a function of these moments, from its slopes in them, laid out like them.
+// given may be null, and so may scale (D), for 1. Returns 0, or 1 without memory.
+#define REMIX_MOMENT_GRADIENT(T, suffix)                                                                              \
+  REMIX_API int remix_moment_gradient_##suffix(const T* x, const T* given, int64_t images, int64_t dim,              \
+                                               int64_t positions, const T* slopes, const T* origin, const T* scale,  \
+                                               int full, T* out, int threads) {                                      \
+    return gradient<T>(x, given, images, dim, positions, slopes, origin, scale, full, out, threads);                 \
+  }
+REMIX_MOMENT_GRADIENT(float, f32)
+REMIX_MOMENT_GRADIENT(double, f64)

@@ -21,15 +21,27 @@ REMIX_INLINE int64_t tile_positions(int64_t dim) {
 
 REMIX_INLINE int64_t padded_coordinates(int64_t dim) { return (dim + kRight - 1) / kRight * kRight; }
 
+// An affine map of every coordinate on its own, as BatchNorm is once it is frozen: normal = scale x + offset.
+template <class T>
+struct Normalise {
+  const T *scale, *offset;
+  T* normal;  // null: none is wanted
+};
+
 // tile (padded dim, width) = x - origin at `count` positions from x on; zeros beyond them and below the last coordinate.
 template <class T>
 REMIX_INLINE void copy_tile(const T* x, int64_t dim, int64_t positions, int64_t count, int64_t width, const T* origin,
-                            T* tile) {
+                            const Normalise<T>& map, T* tile) {
   for (int64_t d = 0; d < dim; ++d) {
     const T *row = x + d * positions, centre = origin ? origin[d] : T(0);
     T* to = tile + d * width;
     for (int64_t p = 0; p < count; ++p) to[p] = row[p] - centre;
     for (int64_t p = count; p < width; ++p) to[p] = T(0);
+    if (map.normal) {
+      const T scale = map.scale[d], offset = map.offset[d];
+      T* normal = map.normal + d * positions;
+      for (int64_t p = 0; p < count; ++p) normal[p] = row[p] * scale + offset;
+    }
   }
   const int64_t padded = padded_coordinates(dim);
   for (int64_t k = dim * width; k < padded * width; ++k) tile[k] = T(0);
@@ -70,12 +82,15 @@ REMIX_INLINE void add_sums(const T* tile, int64_t padded, int64_t width, Vec<T>*
 // it computes it asks for the next tile: rows of a kilobyte are too short for the processor to see them coming.
 template <class T>
 REMIX_INLINE void add_products(const T* tile, int64_t padded, int64_t width, Vec<T>* second, const T* next,
-                               int64_t positions) {
+                               T* next_normal, int64_t positions) {
   const int64_t steps = width / Line<T>::width;
   for (int64_t i = 0; i < padded; i += kLeft) {
     if (next)
       for (int a = 0; a < kLeft; ++a)
-        for (int64_t p = 0; p < width; p += lanes<T>()) __builtin_prefetch(next + (i + a) * positions + p);
+        for (int64_t p = 0; p < width; p += lanes<T>()) {
+          __builtin_prefetch(next + (i + a) * positions + p);
+          if (next_normal) __builtin_prefetch(next_normal + (i + a) * positions + p, 1);
+        }
     for (int64_t j = i / kRight * kRight; j < padded; j += kRight) {
       const Vec<T>*left[kLeft], *right[kRight];
       for (int a = 0; a < kLeft; ++a) left[a] = reinterpret_cast<const Vec<T>*>(tile + (i + a) * width);
@@ -100,10 +115,10 @@ int64_t moment_scratch(int64_t dim, bool full) {
 }
 
 // Sums over all positions of `images` images, about origin (D): of y into out (D), of y y' behind it (D, D), or of
-// y * y (D).
+// y * y (D). normal, if not null, becomes scale x + offset in the same pass.
 template <class T>
-void moment_sums(const T* x, int64_t images, int64_t dim, int64_t positions, const T* origin, bool full, void* scratch,
-                 double* out) {
+void moment_sums(const T* x, int64_t images, int64_t dim, int64_t positions, const T* origin, bool full, const T* scale,
+                 const T* offset, T* normal, void* scratch, double* out) {
   constexpr int W = Line<T>::width;
   const int64_t padded = padded_coordinates(dim), most = tile_positions<T>(dim);
   const int64_t seconds = full ? padded * padded : padded;
@@ -115,12 +130,15 @@ void moment_sums(const T* x, int64_t images, int64_t dim, int64_t positions, con
     for (int64_t p = 0; p < positions; p += most) {
       const int64_t count = positions - p < most ? positions - p : most;
       const int64_t width = (count + 2 * W - 1) / (2 * W) * (2 * W);
-      const T* at = x + n * dim * positions + p;
-      copy_tile<T>(at, dim, positions, count, width, origin, tile);
+      const int64_t at = n * dim * positions + p;
+      const Normalise<T> map{scale, offset, normal ? normal + at : nullptr};
+      copy_tile<T>(x + at, dim, positions, count, width, origin, map, tile);
       if (full) {
-        const T* next = p + most < positions ? at + most : n + 1 < images ? x + (n + 1) * dim * positions : nullptr;
+        const int64_t ahead = p + most < positions ? most : n + 1 < images ? dim * positions - p : 0;
+        const T* next = ahead ? x + at + ahead : nullptr;
+        T* next_normal = ahead && normal ? normal + at + ahead : nullptr;
         add_sums<T>(tile, padded, width, first);
-        add_products<T>(tile, padded, width, second, next, positions);
+        add_products<T>(tile, padded, width, second, next, next_normal, positions);
       } else {
         add_squares<T>(tile, padded, width, first, second);
       }
@@ -136,15 +154,15 @@ void moment_sums(const T* x, int64_t images, int64_t dim, int64_t positions, con
       products[i * dim + j] = products[j * dim + i] = double(sum_lanes<T>(second[i * padded + j]));
 }
 
-// out = given + two vectors, at `left` positions from `to` on; given may be null.
+// out = scale given + two vectors, at `left` positions from `to` on; given may be null.
 template <class T>
-REMIX_INLINE void store_sum(Vec<T> low, Vec<T> high, const T* given, int64_t to, int64_t left, T* out) {
+REMIX_INLINE void store_sum(Vec<T> low, Vec<T> high, const T* given, T scale, int64_t to, int64_t left, T* out) {
   constexpr int W = Line<T>::width;
   typedef T loose __attribute__((vector_size(REMIX_VECTOR_BYTES), may_alias, aligned(sizeof(T))));
   if (left >= 2 * W) {
     if (given) {
-      low += reinterpret_cast<const loose*>(given + to)[0];
-      high += reinterpret_cast<const loose*>(given + to)[1];
+      low += scale * reinterpret_cast<const loose*>(given + to)[0];
+      high += scale * reinterpret_cast<const loose*>(given + to)[1];
     }
     reinterpret_cast<loose*>(out + to)[0] = low;
     reinterpret_cast<loose*>(out + to)[1] = high;
@@ -153,14 +171,15 @@ REMIX_INLINE void store_sum(Vec<T> low, Vec<T> high, const T* given, int64_t to,
   const Vec<T> both[2] = {low, high};
   T lane[2 * W];
   __builtin_memcpy(lane, both, sizeof lane);
-  for (int64_t p = 0; p < left; ++p) out[to + p] = given ? given[to + p] + lane[p] : lane[p];
+  for (int64_t p = 0; p < left; ++p) out[to + p] = given ? scale * given[to + p] + lane[p] : lane[p];
 }
 
-// out = given + slope x + shift at `count` positions, x in a tile (dim, width). While it computes it asks for the next
+// out = scale given + slope x + shift at `count` positions, x in a tile (dim, width). While it computes it asks for the next
 // tile, `ahead` numbers on: rows of a kilobyte are too short for the processor to see them coming (three times slower).
 template <class T>
 REMIX_INLINE void affine_tile(const T* tile, int64_t dim, int64_t positions, int64_t count, int64_t width,
-                              const T* slope, const T* shift, const T* x, const T* given, T* out, int64_t ahead) {
+                              const T* slope, const T* shift, const T* scale, const T* x, const T* given, T* out,
+                              int64_t ahead) {
   constexpr int W = Line<T>::width;
   for (int64_t i = 0; i < dim; i += 4)
     for (int64_t v = 0; v < width; v += 2 * W) {
@@ -184,22 +203,25 @@ REMIX_INLINE void affine_tile(const T* tile, int64_t dim, int64_t positions, int
         }
       }
       for (int a = 0; a < 4; ++a)  // no end that depends on data: the sums must stay in registers
-        if (i + a < dim) store_sum<T>(sum[a][0], sum[a][1], given, to + a * positions, count - v, out);
+        if (i + a < dim) {
+          const T factor = scale ? scale[i + a] : T(1);
+          store_sum<T>(sum[a][0], sum[a][1], given, factor, to + a * positions, count - v, out);
+        }
     }
 }
 
-// out = given + slope x + shift at every position, with slope (padded D, D) and shift (padded D), or, not full, both
-// (D); given may be null.
+// out = scale given + slope x + shift at every position, with slope (padded D, D) and shift (padded D), or, not full,
+// both (D); given may be null, and so may scale (D), for 1.
 template <class T>
 void add_affine(const T* x, const T* given, int64_t images, int64_t dim, int64_t positions, const T* slope,
-                const T* shift, bool full, void* scratch, T* out) {
+                const T* shift, const T* scale, bool full, void* scratch, T* out) {
   constexpr int W = Line<T>::width;
   if (!full) {
     for (int64_t row = 0; row < images * dim; ++row) {
-      const T a = slope[row % dim], b = shift[row % dim];
+      const T a = slope[row % dim], b = shift[row % dim], factor = scale ? scale[row % dim] : T(1);
       const int64_t at = row * positions;
       if (given)
-        for (int64_t p = 0; p < positions; ++p) out[at + p] = given[at + p] + (a * x[at + p] + b);
+        for (int64_t p = 0; p < positions; ++p) out[at + p] = factor * given[at + p] + (a * x[at + p] + b);
       else
         for (int64_t p = 0; p < positions; ++p) out[at + p] = a * x[at + p] + b;
     }
@@ -212,16 +234,18 @@ void add_affine(const T* x, const T* given, int64_t images, int64_t dim, int64_t
       const int64_t count = positions - p < most ? positions - p : most;
       const int64_t width = (count + 2 * W - 1) / (2 * W) * (2 * W), at = n * dim * positions + p;
       const int64_t ahead = p + most < positions ? most : n + 1 < images ? dim * positions - p : 0;
-      copy_tile<T>(x + at, dim, positions, count, width, nullptr, tile);
-      affine_tile<T>(tile, dim, positions, count, width, slope, shift, x + at, given ? given + at : nullptr, out + at,
-                     ahead);
+      copy_tile<T>(x + at, dim, positions, count, width, nullptr, Normalise<T>{}, tile);
+      affine_tile<T>(tile, dim, positions, count, width, slope, shift, scale, x + at, given ? given + at : nullptr,
+                     out + at, ahead);
     }
 }
 
 #define REMIX_MOMENT_INSTANCES(T)                                                                                     \
   template int64_t moment_scratch<T>(int64_t, bool);                                                                  \
-  template void moment_sums<T>(const T*, int64_t, int64_t, int64_t, const T*, bool, void*, double*);                  \
-  template void add_affine<T>(const T*, const T*, int64_t, int64_t, int64_t, const T*, const T*, bool, void*, T*);
+  template void moment_sums<T>(const T*, int64_t, int64_t, int64_t, const T*, bool, const T*, const T*, T*, void*,    \
+                               double*);                                                                             \
+  template void add_affine<T>(const T*, const T*, int64_t, int64_t, int64_t, const T*, const T*, const T*, bool,      \
+                              void*, T*);
 REMIX_MOMENT_INSTANCES(float)
 REMIX_MOMENT_INSTANCES(double)
 
