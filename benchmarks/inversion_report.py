@@ -57,7 +57,7 @@ def markdown(results: dict[str, Any]) -> str:
         name = f"less: {name}" if name == REPLACED else name
         lines.append(f"| {name} | {1e3 * part:.1f} | {part / first['bare']:.3f} |")
     lines.append(
-        f"| everything else, and what parts cost alone but not together | {1e3 * rest:.1f} | {rest / first['bare']:.3f} |"
+        f"| everything else, and what the parts cost only alone | {1e3 * rest:.1f} | {rest / first['bare']:.3f} |"
     )
     run = results["layer-wise"]
     ours, plain = run["seconds"]["remix"], run["seconds"]["straightforward"]

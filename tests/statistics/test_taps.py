@@ -160,3 +160,33 @@ def test_runs_are_counted_and_cleared():
         assert taps.runs("1:input") == 2
         taps.clear()
         assert taps.runs("1:input") == 0
+
+
+def test_what_goes_through_a_tap_can_be_replaced():
+    class Sum(nn.Module):
+        def forward(self, x, *, y):
+            return x + y, "note"
+
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Sum()
+
+        def forward(self, x):
+            total, note = self.inner(x=x, y=x)
+            assert note == "note"
+            return total
+
+    net, ones = Outer(), torch.ones(2)
+    seen = []
+
+    def through(point, tensor):
+        seen.append(str(point))
+        return tensor * 10
+
+    with Taps(net, ["inner:input", "inner:output"], through) as taps:
+        assert torch.equal(net(ones), torch.full((2,), 110.0))  # (10 + 1) * 10: the first tensor is replaced
+    assert seen == ["inner:input", "inner:output"]
+    assert torch.equal(taps["inner:input"], torch.full((2,), 10.0))
+    assert torch.equal(taps["inner:output"], torch.full((2,), 110.0))
+    assert torch.equal(net(ones), torch.full((2,), 2.0))
