@@ -10,6 +10,7 @@ torch's default one. The baseline is spared the gradients of parameters.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
@@ -77,6 +78,7 @@ class Straightforward:
         self.problem = problem
         self.network = problem.knowledge.module
         self.hooks: list[LayerHook] = []
+        self.shape_seconds = 0.0  # spent on the shapes of block inputs
 
     def __enter__(self) -> Straightforward:
         layers = {layer.point.module: layer for layer in self.problem.prior_layers}
@@ -129,8 +131,10 @@ class Straightforward:
             shapes.append(tuple(arguments[0].shape))
 
         handle = block.register_forward_pre_hook(look)
+        began = time.perf_counter()
         with torch.no_grad():
             self.problem.backbone.pooled(torch.zeros(count, *self.problem.backbone.input_shape))
+        self.shape_seconds += time.perf_counter() - began
         handle.remove()
         return shapes[0]
 
