@@ -1,0 +1,147 @@
+"""What is dreamed in the quality benchmark: every prior and form, with one budget for all."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from benchmarks.dream_data import Images
+from remix.inversion import (
+    Augmentation,
+    Knowledge,
+    LayerwiseSettings,
+    PixelSettings,
+    PriorSettings,
+    Progress,
+    Schedule,
+    Targets,
+    balanced_labels,
+    feature_targets,
+    invert_layerwise,
+    invert_pixels,
+)
+from remix.inversion.gaussian_forms import Form
+from remix.inversion.priors import PriorKind
+from remix.networks import Classifier
+from remix.statistics import (
+    ClassGaussians,
+    ClassMeter,
+    LayerMeter,
+    LayerStatistics,
+    batchnorm_points,
+    block_input_points,
+    feature_point,
+    run_meters,
+)
+
+Place = Literal["channels", "maps"]
+Strategy = Literal["layerwise", "pixels"]
+MAPS = ("stage_1.4:output", "stage_2.4:output", "stage_4.0:output")
+
+LAYERWISE = LayerwiseSettings(
+    block=Schedule(20, 0.8), refine=Schedule(60, 0.4, warm_up=5, milestones=(30, 45)), batch=500
+)
+PIXELS = PixelSettings(
+    schedule=Schedule(120, 0.1), statistics=1.0, variation=2.5e-5, augmentation=Augmentation(jitter=2), batch=500
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One line of the table: where the prior looks, which covariance it has, in which form it enters."""
+
+    strategy: Strategy
+    place: Place
+    kind: PriorKind
+    form: Form
+
+    @property
+    def name(self) -> str:
+        return (
+            f"{self.strategy}-{self.place}-{self.kind}-{self.form}" if self.kind != "none" else f"{self.strategy}-none"
+        )
+
+
+def plans(strategy: Strategy) -> list[Plan]:
+    """No prior; on channels of the 31 BatchNorm inputs; on the maps at the ends of the three stages."""
+    rows = [Plan(strategy, "channels", "none", "nll")]
+    for form in ("nll", "typical"):
+        rows += [Plan(strategy, "channels", kind, form) for kind in ("diagonal", "laplace", "dense")]
+        rows += [Plan(strategy, "maps", kind, form) for kind in ("diagonal", "laplace", "laplace-dct")]
+    return rows
+
+
+@dataclass
+class Known:
+    """All that is remembered of the training images: statistics by place, and class Gaussians."""
+
+    classifier: Classifier
+    inputs: dict[str, LayerStatistics]
+    priors: dict[tuple[Place, bool], dict[str, LayerStatistics]]
+    gaussians: ClassGaussians
+
+    def layers(self, plan: Plan) -> dict[str, LayerStatistics]:
+        """The layers a prior looks at."""
+        return self.priors[plan.place, plan.kind == "laplace-dct"]
+
+    def knowledge(self, plan: Plan) -> Knowledge:
+        layers = self.layers(plan)
+        return Knowledge(self.classifier.backbone, {**layers, **self.inputs}, self.classifier.head, list(layers))
+
+
+def measure(classifier: Classifier, images: Images) -> Known:
+    """One pass over un-augmented images; covariances of channels, maps, and maps in the DCT basis."""
+    backbone = classifier.backbone
+    channels = LayerMeter(batchnorm_points(backbone), "channels", ("laplace", "dense"))  # type: ignore[arg-type]
+    maps, cosines = (LayerMeter(MAPS, "map", ("laplace",), transform=transform) for transform in (None, "dct"))  # type: ignore[arg-type]
+    inputs = LayerMeter(list(block_input_points(backbone).values()), "channels", ())
+    classes = ClassMeter(feature_point(backbone), backbone.pool)
+    run_meters(backbone, images.batches(), [channels, maps, cosines, inputs, classes])  # type: ignore[arg-type]
+    priors: dict[tuple[Place, bool], dict[str, LayerStatistics]] = {
+        ("channels", False): channels.statistics(),
+        ("maps", False): maps.statistics(),
+        ("maps", True): cosines.statistics(),
+    }
+    return Known(classifier, inputs.statistics(), priors, classes.gaussians())
+
+
+def dream(known: Known, plan: Plan, weight: float, count: int, seed: int, cache: Path) -> Images:
+    """Images dreamed for balanced labels; read from the cache if they were dreamed before.
+
+    One seed means the same labels, target features and noise for every prior.
+    """
+    file = cache / "dreams" / f"{plan.name}-w{weight:g}-n{count}-s{seed}.safetensors"
+    if file.exists():
+        kept = load_file(file)
+        return Images(kept["images"].float(), kept["labels"])
+    generator = torch.Generator().manual_seed(seed)
+    targets = feature_targets(balanced_labels(range(10), count), known.gaussians, None, generator)
+    prior = PriorSettings(plan.kind, plan.form, weight)
+    knowledge = known.knowledge(plan)
+    if plan.strategy == "layerwise":
+        found = invert_layerwise(knowledge, targets, generator, replace(LAYERWISE, prior=prior), progress=say)
+    else:
+        labels = Targets(targets.labels)
+        found = invert_pixels(knowledge, labels, generator, replace(PIXELS, prior=prior), progress=say)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = file.with_suffix(".unfinished")
+    save_file({"images": found.images.half(), "labels": found.labels}, unfinished)
+    unfinished.rename(file)
+    return Images(found.images, found.labels)
+
+
+def say(progress: Progress) -> None:
+    """A line every 20 steps of the refinement."""
+    step = progress.step
+    if progress.number == progress.phases - 1 and (step.step + 1) % 20 == 0:
+        values = ", ".join(f"{name} {value:.4g}" for name, value in step.values.items())
+        print(f"  {progress.phase}, step {step.step + 1}/{step.steps}: {values}", flush=True)
+
+
+def settings_of(strategy: Strategy) -> dict[str, object]:
+    """The settings of a strategy, for the record."""
+    return asdict(LAYERWISE if strategy == "layerwise" else PIXELS)
