@@ -32,6 +32,7 @@ from remix.statistics import (
     ClassMeter,
     LayerMeter,
     LayerStatistics,
+    Memory,
     batchnorm_points,
     block_input_points,
     feature_point,
@@ -40,10 +41,11 @@ from remix.statistics import (
 
 Place = Literal["channels", "maps"]
 Strategy = Literal["layerwise", "pixels"]
+_PLACES: tuple[tuple[Place, bool], ...] = (("channels", False), ("maps", False), ("maps", True))
 MAPS = ("stage_1.4:output", "stage_2.4:output", "stage_4.0:output")
 
 LAYERWISE = LayerwiseSettings(
-    block=Schedule(20, 0.8), refine=Schedule(60, 0.4, warm_up=5, milestones=(30, 45)), batch=500
+    block=Schedule(10, 0.8), refine=Schedule(50, 0.4, warm_up=5, milestones=(25, 37)), batch=500
 )
 PIXELS = PixelSettings(
     schedule=Schedule(120, 0.1), statistics=1.0, variation=2.5e-5, augmentation=Augmentation(jitter=2), batch=500
@@ -93,20 +95,35 @@ class Known:
         return Knowledge(self.classifier.backbone, {**layers, **self.inputs}, self.classifier.head, list(layers))
 
 
-def measure(classifier: Classifier, images: Images) -> Known:
+def measure(classifier: Classifier, images: Images, cache: Path) -> Known:
     """One pass over un-augmented images; covariances of channels, maps, and maps in the DCT basis."""
-    backbone = classifier.backbone
-    channels = LayerMeter(batchnorm_points(backbone), "channels", ("laplace", "dense"))  # type: ignore[arg-type]
-    maps, cosines = (LayerMeter(MAPS, "map", ("laplace",), transform=transform) for transform in (None, "dct"))  # type: ignore[arg-type]
-    inputs = LayerMeter(list(block_input_points(backbone).values()), "channels", ())
-    classes = ClassMeter(feature_point(backbone), backbone.pool)
-    run_meters(backbone, images.batches(), [channels, maps, cosines, inputs, classes])  # type: ignore[arg-type]
-    priors: dict[tuple[Place, bool], dict[str, LayerStatistics]] = {
-        ("channels", False): channels.statistics(),
-        ("maps", False): maps.statistics(),
-        ("maps", True): cosines.statistics(),
-    }
-    return Known(classifier, inputs.statistics(), priors, classes.gaussians())
+    files = {key: cache / "statistics" / f"{key[0]}{'-dct' if key[1] else ''}" for key in _PLACES}
+    inputs_file = cache / "statistics" / "inputs"
+    if not inputs_file.exists():
+        backbone = classifier.backbone
+        meters = {
+            ("channels", False): LayerMeter(batchnorm_points(backbone), "channels", ("laplace", "dense")),  # type: ignore[arg-type]
+            ("maps", False): LayerMeter(MAPS, "map", ("laplace",), transform=None),
+            ("maps", True): LayerMeter(MAPS, "map", ("laplace",), transform="dct"),
+        }
+        inputs = LayerMeter(list(block_input_points(backbone).values()), "channels", ())
+        classes = ClassMeter(feature_point(backbone), backbone.pool)
+        run_meters(backbone, images.batches(), [*meters.values(), inputs, classes])  # type: ignore[arg-type]
+        inputs_file.parent.mkdir(parents=True, exist_ok=True)
+        for key, meter in meters.items():
+            remember(files[key], meter.statistics())  # type: ignore[index]
+        remember(inputs_file, inputs.statistics(), classes.gaussians())
+    kept = Memory.load(inputs_file)
+    assert kept.gaussians is not None
+    priors = {key: dict(Memory.load(file).layers) for key, file in files.items()}
+    return Known(classifier, dict(kept.layers), priors, kept.gaussians)
+
+
+def remember(file: Path, layers: dict[str, LayerStatistics], gaussians: ClassGaussians | None = None) -> None:
+    """Write statistics to a file."""
+    memory = Memory()
+    memory.layers, memory.gaussians = layers, gaussians
+    memory.save(file)
 
 
 def dream(known: Known, plan: Plan, weight: float, count: int, seed: int, cache: Path) -> Images:

@@ -39,7 +39,7 @@ class Benchmark:
         self.train, self.test = read_cifar(data, "train"), read_cifar(data, "test")
         self.classifier = dreamer(cache, self.train, width=8, epochs=24)
         self.judge: PlainJudge = judge(cache, self.train, "cifar_judge", epochs=16)
-        self.known: Known = measure(self.classifier, self.train)
+        self.known: Known = measure(self.classifier, self.train, cache)
 
     def scored(self, plan: Plan, weight: float, count: int, seed: int, reference: Images) -> dict[str, float]:
         """The scores of one dream, from the cache if they are there."""
