@@ -42,13 +42,14 @@ from remix.statistics import (
 Place = Literal["channels", "maps"]
 Strategy = Literal["layerwise", "pixels"]
 _PLACES: tuple[tuple[Place, bool], ...] = (("channels", False), ("maps", False), ("maps", True))
+PART = 100  # images inverted together
 MAPS = ("stage_1.4:output", "stage_2.4:output", "stage_4.0:output")
 
 LAYERWISE = LayerwiseSettings(
-    block=Schedule(10, 0.8), refine=Schedule(50, 0.4, warm_up=5, milestones=(25, 37)), batch=500
+    block=Schedule(8, 0.8), refine=Schedule(72, 0.4, warm_up=5, milestones=(36, 54)), batch=PART
 )
 PIXELS = PixelSettings(
-    schedule=Schedule(120, 0.1), statistics=1.0, variation=2.5e-5, augmentation=Augmentation(jitter=2), batch=500
+    schedule=Schedule(120, 0.1), statistics=1.0, variation=2.5e-5, augmentation=Augmentation(jitter=2), batch=PART
 )
 
 
@@ -71,9 +72,10 @@ class Plan:
 def plans(strategy: Strategy) -> list[Plan]:
     """No prior; on channels of the 31 BatchNorm inputs; on the maps at the ends of the three stages."""
     rows = [Plan(strategy, "channels", "none", "nll")]
-    for form in ("nll", "typical"):
+    for form in ("typical", "nll"):
         rows += [Plan(strategy, "channels", kind, form) for kind in ("diagonal", "laplace", "dense")]
-        rows += [Plan(strategy, "maps", kind, form) for kind in ("diagonal", "laplace", "laplace-dct")]
+        if form == "typical":
+            rows += [Plan(strategy, "maps", kind, form) for kind in ("diagonal", "laplace-dct")]
     return rows
 
 
@@ -127,16 +129,22 @@ def remember(file: Path, layers: dict[str, LayerStatistics], gaussians: ClassGau
 
 
 def dream(known: Known, plan: Plan, weight: float, count: int, seed: int, cache: Path) -> Images:
-    """Images dreamed for balanced labels; read from the cache if they were dreamed before.
+    """Images dreamed for balanced labels, in parts of at most `PART`; parts dreamed before are read from the cache.
 
     One seed means the same labels, target features and noise for every prior.
     """
-    file = cache / "dreams" / f"{plan.name}-w{weight:g}-n{count}-s{seed}.safetensors"
+    sizes = [min(PART, count - done) for done in range(0, count, PART)]
+    parts = [_part(known, plan, weight, size, seed, number, cache) for number, size in enumerate(sizes)]
+    return Images(torch.cat([part.pixels for part in parts]), torch.cat([part.labels for part in parts]))
+
+
+def _part(known: Known, plan: Plan, weight: float, size: int, seed: int, number: int, cache: Path) -> Images:
+    file = cache / "dreams" / f"{plan.name}-w{weight:g}-n{size}-s{seed}-{number}.safetensors"
     if file.exists():
         kept = load_file(file)
         return Images(kept["images"].float(), kept["labels"])
-    generator = torch.Generator().manual_seed(seed)
-    targets = feature_targets(balanced_labels(range(10), count), known.gaussians, None, generator)
+    generator = torch.Generator().manual_seed(1000 * seed + number)
+    targets = feature_targets(balanced_labels(range(10), size), known.gaussians, None, generator)
     prior = PriorSettings(plan.kind, plan.form, weight)
     knowledge = known.knowledge(plan)
     if plan.strategy == "layerwise":
@@ -148,7 +156,7 @@ def dream(known: Known, plan: Plan, weight: float, count: int, seed: int, cache:
     unfinished = file.with_suffix(".unfinished")
     save_file({"images": found.images.half(), "labels": found.labels}, unfinished)
     unfinished.rename(file)
-    return Images(found.images, found.labels)
+    return Images(found.images.half().float(), found.labels)
 
 
 def say(progress: Progress) -> None:
