@@ -29,15 +29,14 @@ from benchmarks.dream_plan import remember
 from benchmarks.dream_scores import likelihood
 from benchmarks.features import IMAGENET_MEAN, IMAGENET_STD
 from remix.inversion import (
-    Augmentation,
     Knowledge,
-    PixelSettings,
     PriorSettings,
     Progress,
-    Schedule,
+    PyramidSettings,
+    Scale,
     Targets,
     balanced_labels,
-    invert_pixels,
+    invert_pyramid,
 )
 from remix.networks import CifarResNet, Classifier, load_classifier
 from remix.statistics import LayerMeter, LayerStatistics, Memory, run_meters
@@ -46,13 +45,7 @@ SIZE, JUDGED_SIZE = 112, 64
 CLASSES = ("church", "garbage_truck", "golf_ball", "parachute")
 MAPS = ("layer1.2:output", "layer2.3:output", "layer3.5:output", "layer4.2:output")
 FITTED_ROWS = 400
-SETTINGS = PixelSettings(
-    schedule=Schedule(150, 0.1, cosine_period=150),
-    statistics=0.01,
-    variation=1e-4,
-    augmentation=Augmentation(jitter=8, flip=0.5),
-    batch=16,
-)
+SETTINGS = PyramidSettings(scales=(Scale(28, 30, 0.05), Scale(56, 50, 0.05), Scale(SIZE, 40, 0.02)), polish=None)
 PRIORS = (
     PriorSettings("none"),
     PriorSettings("diagonal", "nll", 5.0),
@@ -141,17 +134,18 @@ class Judge:
 
 
 def dream(
-    classifier: Classifier, layers: dict[str, LayerStatistics], prior: PriorSettings, settings: PixelSettings,
+    classifier: Classifier, layers: dict[str, LayerStatistics], prior: PriorSettings, settings: PyramidSettings,
     each: int, seed: int, cache: Path,
 ) -> Images:  # fmt: skip
     """Dreams of `CLASSES`, ``each`` of every one, from the cache if they are there."""
-    name = f"{prior.kind}-{prior.form}-w{prior.weight:g}-n{each}-t{settings.schedule.steps}-s{seed}.safetensors"
+    steps = sum(scale.steps for scale in settings.scales)
+    name = f"{prior.kind}-{prior.form}-w{prior.weight:g}-n{each}-t{steps}-s{seed}.safetensors"
     file = cache / "photos" / name
     if not file.exists():
         labels = balanced_labels([IMAGENETTE_NAMES.index(name) for name in CLASSES], each * len(CLASSES))
         knowledge = Knowledge(classifier.backbone, layers, classifier.head)
         generator = torch.Generator().manual_seed(seed)
-        found = invert_pixels(
+        found = invert_pyramid(
             knowledge, Targets(labels), generator, replace(settings, prior=prior), progress=lambda p: say(prior, p)
         )
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -164,9 +158,9 @@ def dream(
 
 def say(prior: PriorSettings, progress: Progress) -> None:
     step = progress.step
-    if (step.step + 1) % 25 == 0:
+    if (step.step + 1) % 10 == 0:
         values = ", ".join(f"{name} {value:.4g}" for name, value in step.values.items())
-        print(f"{title(prior)}: step {step.step + 1}/{step.steps}: {values}", flush=True)
+        print(f"{title(prior)}: {progress.phase}, step {step.step + 1}/{step.steps}: {values}", flush=True)
 
 
 def write(out: Path, rows: list[dict[str, Any]], facts: dict[str, Any], columns: dict[str, Images]) -> None:
@@ -192,7 +186,7 @@ def write(out: Path, rows: list[dict[str, Any]], facts: dict[str, Any], columns:
         name: Images(images.pixels, torch.tensor([places.index(int(label)) for label in images.labels]))
         for name, images in columns.items()
     }
-    grid(out / "photos.png", relabelled, CLASSES, (IMAGENET_MEAN, IMAGENET_STD), each=2)
+    grid(out / "photos.png", relabelled, CLASSES, (IMAGENET_MEAN, IMAGENET_STD), each=1)
 
 
 def main() -> None:
@@ -200,7 +194,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder with imagenette/ and weights/")
     parser.add_argument("--cache", type=Path, default=Path("dream-cache"))
     parser.add_argument("--out", type=Path, default=Path("docs/dreams"))
-    parser.add_argument("--each", type=int, default=3, help="images per class")
+    parser.add_argument("--each", type=int, default=2, help="images per class")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     file = options.data / "weights" / "resnet34_imagenette10_fp16.safetensors"

@@ -10,19 +10,21 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from benchmarks.dream_data import Images
+from benchmarks.features import CIFAR_MEAN, CIFAR_STD
 from remix.inversion import (
     Augmentation,
     Knowledge,
     LayerwiseSettings,
-    PixelSettings,
     PriorSettings,
     Progress,
+    PyramidSettings,
+    Scale,
     Schedule,
     Targets,
     balanced_labels,
     feature_targets,
     invert_layerwise,
-    invert_pixels,
+    invert_pyramid,
 )
 from remix.inversion.gaussian_forms import Form
 from remix.inversion.priors import PriorKind
@@ -40,16 +42,22 @@ from remix.statistics import (
 )
 
 Place = Literal["channels", "maps"]
-Strategy = Literal["layerwise", "pixels"]
+Strategy = Literal["layerwise", "pyramid"]
 _PLACES: tuple[tuple[Place, bool], ...] = (("channels", False), ("maps", False), ("maps", True))
-PART = 100  # images inverted together
+PART = 60  # images inverted together
 MAPS = ("stage_1.4:output", "stage_2.4:output", "stage_4.0:output")
 
 LAYERWISE = LayerwiseSettings(
     block=Schedule(8, 0.8), refine=Schedule(72, 0.4, warm_up=5, milestones=(36, 54)), batch=PART
 )
-PIXELS = PixelSettings(
-    schedule=Schedule(120, 0.1), statistics=1.0, variation=2.5e-5, augmentation=Augmentation(jitter=2), batch=PART
+PYRAMID = PyramidSettings(
+    scales=(Scale(8, 20, 0.05), Scale(16, 20, 0.05), Scale(32, 30, 0.03)),
+    polish=None,
+    augmentation=Augmentation(jitter=2, flip=0.5),
+    mean=CIFAR_MEAN,
+    std=CIFAR_STD,
+    blur_every=0,
+    batch=PART,
 )
 
 
@@ -93,8 +101,10 @@ class Known:
         return self.priors[plan.place, plan.kind == "laplace-dct"]
 
     def knowledge(self, plan: Plan) -> Knowledge:
+        """Of every plan the same but for the layers its prior looks at."""
         layers = self.layers(plan)
-        return Knowledge(self.classifier.backbone, {**layers, **self.inputs}, self.classifier.head, list(layers))
+        all_layers = {**self.priors["maps", False], **self.inputs, **layers}
+        return Knowledge(self.classifier.backbone, all_layers, self.classifier.head, list(layers))
 
 
 def measure(classifier: Classifier, images: Images, cache: Path) -> Known:
@@ -151,7 +161,7 @@ def _part(known: Known, plan: Plan, weight: float, size: int, seed: int, number:
         found = invert_layerwise(knowledge, targets, generator, replace(LAYERWISE, prior=prior), progress=say)
     else:
         labels = Targets(targets.labels)
-        found = invert_pixels(knowledge, labels, generator, replace(PIXELS, prior=prior), progress=say)
+        found = invert_pyramid(knowledge, labels, generator, replace(PYRAMID, prior=prior), progress=say)
     file.parent.mkdir(parents=True, exist_ok=True)
     unfinished = file.with_suffix(".unfinished")
     save_file({"images": found.images.half(), "labels": found.labels}, unfinished)
@@ -169,4 +179,4 @@ def say(progress: Progress) -> None:
 
 def settings_of(strategy: Strategy) -> dict[str, object]:
     """The settings of a strategy, for the record."""
-    return asdict(LAYERWISE if strategy == "layerwise" else PIXELS)
+    return asdict(LAYERWISE if strategy == "layerwise" else PYRAMID)

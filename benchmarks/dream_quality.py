@@ -18,11 +18,11 @@ from typing import Any
 
 import torch
 
-from benchmarks.dream_data import CIFAR_NAMES, Images, read_cifar
+from benchmarks.dream_data import CIFAR_NAMES, read_cifar
 from benchmarks.dream_grids import grid
 from benchmarks.dream_networks import PlainJudge, dreamer, judge
 from benchmarks.dream_plan import Known, Plan, Strategy, dream, measure, plans, settings_of
-from benchmarks.dream_scores import likelihood, score
+from benchmarks.dream_scores import Reference, likelihood, score
 from benchmarks.features import CIFAR_MEAN, CIFAR_STD
 from remix.statistics import Kind
 
@@ -40,16 +40,19 @@ class Benchmark:
         self.classifier = dreamer(cache, self.train, width=8, epochs=24)
         self.judge: PlainJudge = judge(cache, self.train, "cifar_judge", epochs=16)
         self.known: Known = measure(self.classifier, self.train, cache)
+        self.references = {
+            "train": Reference.of(self.judge, self.train),
+            "test": Reference.of(self.judge, self.test),
+        }
 
-    def scored(self, plan: Plan, weight: float, count: int, seed: int, reference: Images) -> dict[str, float]:
+    def scored(self, plan: Plan, weight: float, count: int, seed: int, part: str) -> dict[str, float]:
         """The scores of one dream, from the cache if they are there."""
-        part = "train" if reference is self.train else "test"
         file = self.cache / "scores" / f"{plan.name}-w{weight:g}-n{count}-s{seed}-{part}.json"
         if file.exists():
             return json.loads(file.read_text())
         began = time.perf_counter()
         dreams = dream(self.known, plan, weight, count, seed, self.cache)
-        numbers = score(self.judge, dreams, reference)
+        numbers = score(self.judge, dreams, self.references[part])
         if plan.kind != "none":
             numbers["quadratic"] = likelihood(
                 self.classifier.backbone, self.known.layers(plan), model(plan), dreams.pixels
@@ -64,9 +67,7 @@ class Benchmark:
         """The weight with the least Frechet distance to training images, on a seed that is not reported."""
         if plan.kind == "none":
             return 0.0, {}
-        tried = {
-            weight: self.scored(plan, weight, TUNING_COUNT, TUNING_SEED, self.train) for weight in GRIDS[plan.form]
-        }
+        tried = {weight: self.scored(plan, weight, TUNING_COUNT, TUNING_SEED, "train") for weight in GRIDS[plan.form]}
         best = min(tried, key=lambda weight: tried[weight]["frechet"])
         return best, {f"{weight:g}": numbers for weight, numbers in tried.items()}
 
@@ -80,19 +81,19 @@ class Benchmark:
         order = torch.randperm(len(self.train), generator=torch.Generator().manual_seed(0))
         gains = {}
         for plan in plans("layerwise"):
-            if plan.kind != "none" and plan.form == "nll":
+            if plan.kind != "none" and plan.form == "typical":
                 layers = self.known.layers(plan)
                 gains[f"{plan.place} {plan.kind}"] = likelihood(
                     self.classifier.backbone, layers, model(plan), self.test.pixels
                 )
         facts = {
             "accuracy of the network on test images": right,
-            "judge on test images": score(self.judge, self.test, self.test),
+            "judge on test images": score(self.judge, self.test, self.references["test"]),
             **{
                 f"{count} training images in place of dreams": score(
-                    self.judge, self.train.take(order[:count]), self.test
+                    self.judge, self.train.take(order[:count]), self.references["test"]
                 )
-                for count in (100, 200, 500)
+                for count in (240, 300, 500)
             },
             "held-out test images under each covariance": gains,
         }
@@ -198,7 +199,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder with cifar-100-binary/")
     parser.add_argument("--cache", type=Path, default=Path("dream-cache"), help="networks, dreams and scores")
     parser.add_argument("--out", type=Path, default=Path("docs/dreams"), help="where tables and pictures go")
-    parser.add_argument("--strategy", choices=("layerwise", "pixels"), default="layerwise")
+    parser.add_argument("--strategy", choices=("layerwise", "pyramid"), default="layerwise")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--count", type=int, default=500, help="images per dream")
     options = parser.parse_args()
@@ -210,7 +211,7 @@ def main() -> None:
     results: dict[Plan, dict[int, dict[str, float]]] = {plan: {} for plan in weights}
     for seed in options.seeds:
         for plan, weight in weights.items():
-            results[plan][seed] = bench.scored(plan, weight, options.count, seed, bench.test)
+            results[plan][seed] = bench.scored(plan, weight, options.count, seed, "test")
         write(options.out, bench, options.strategy, results, weights, tuning, options.count)
         if seed == options.seeds[0]:
             pictures(options.out, bench, options.strategy, weights, options.count, seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -14,20 +15,32 @@ from remix.networks import Backbone
 from remix.statistics import Kind, LayerStatistics, Taps
 
 
-def score(judge: PlainJudge, dreams: Images, reference: Images) -> dict[str, float]:
+@dataclass
+class Reference:
+    """Real images as the judge sees them: features (N, D) and labels (N,)."""
+
+    features: Tensor
+    labels: Tensor
+
+    @classmethod
+    def of(cls, judge: PlainJudge, images: Images) -> Reference:
+        return cls(features_of(judge, images.pixels), images.labels)
+
+
+def score(judge: PlainJudge, dreams: Images, reference: Reference) -> dict[str, float]:
     """Compare dreams with real images.
 
     ``accuracy``: part of the dreams that the judge gives the label they were dreamed for. ``cross_entropy``: the same,
     graded. ``frechet``: distance of the judge's features to those of the reference, both taken as Gaussian.
     ``diversity``: mean distance of two dreams of one class in the judge's features, over the same of the reference.
     """
-    features, real = features_of(judge, dreams.pixels), features_of(judge, reference.pixels)
+    features = features_of(judge, dreams.pixels)
     logits = judge.head(features)
     return {
         "accuracy": float((logits.argmax(1) == dreams.labels).double().mean()),
         "cross_entropy": float(cross_entropy(logits, dreams.labels)),
-        "frechet": frechet(features, real),
-        "diversity": spread(features, dreams.labels) / spread(real, reference.labels),
+        "frechet": frechet(features, reference.features),
+        "diversity": spread(features, dreams.labels) / spread(reference.features, reference.labels),
     }
 
 
