@@ -1,1 +1,1 @@
-"""Presets, runs and their comparison."""
+"""Presets, runs and their comparison; dreams from a saved model, statistics of a network, and figures that show them."""

@@ -9,7 +9,7 @@ from remix.networks.head import GrowingHead
 from remix.networks.imagenet_resnet import ImageNetResNet
 from remix.networks.probe import check_backbone
 from remix.networks.registry import backbone_options, create_backbone, list_backbones, register_backbone
-from remix.networks.weights import load_classifier, load_weights, read_weights
+from remix.networks.weights import file_options, load_classifier, load_weights, read_weights
 
 __all__ = [
     "Backbone",
@@ -26,6 +26,7 @@ __all__ = [
     "backbone_options",
     "check_backbone",
     "create_backbone",
+    "file_options",
     "list_backbones",
     "load_classifier",
     "load_weights",

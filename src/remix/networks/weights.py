@@ -35,14 +35,18 @@ def load_classifier(name: str, path: str | Path, **options: object) -> Classifie
         ValueError: if it is not a safetensors file, does not fit the backbone or holds no head.
 
     """
-    weights = _read(path)
-    if "padding" in backbone_options(name) and "layer1.0.conv1.weight" in weights:
-        options = {"final_relu": True, "padding": "symmetric", **options}
-    backbone = create_backbone(name, **options)
-    head = _load(backbone, weights, path)
+    backbone = create_backbone(name, **{**file_options(name, path), **options})
+    head = _load(backbone, _read(path), path)
     if head is None:
         raise ValueError(f"{path} holds no head (fc, linear or head): use load_weights(backbone, path) and a new head")
     return Classifier(backbone, head)
+
+
+def file_options(name: str, path: str | Path) -> dict[str, object]:
+    """The options of a backbone that a file's key names ask for: see `load_classifier`. Raises as `read_weights`."""
+    if "padding" in backbone_options(name) and "layer1.0.conv1.weight" in _read(path):
+        return {"final_relu": True, "padding": "symmetric"}
+    return {}
 
 
 def load_weights(backbone: Backbone, path: str | Path) -> GrowingHead | None:

@@ -1,0 +1,100 @@
+"""Showing how a long run goes: a live bar in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from types import TracebackType
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+from rich.text import Text
+
+__all__ = ["Display", "duration"]
+
+_QUIET, _PATIENCE = 5.0, 60.0  # seconds between plain lines: at least, and where little happens
+_STEP = 0.05  # of all the work, worth a plain line
+
+
+def duration(seconds: float) -> str:
+    """A time for people: 8 s, 3 min 20 s, 2 h 5 min."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s" if whole < 600 else f"{round(whole / 60)} min"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+class Display:
+    """A context in which `show` tells how far things are.
+
+    Args:
+        console: where to.
+
+    """
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._began = time.monotonic()
+        self._first: float | None = None
+        self._printed = (float("-inf"), 0.0)
+        self._bar = Progress(
+            TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[left]}")
+        )
+        self._task = self._bar.add_task("starting", total=1.0, left="")
+        self._terms = Text(style="dim")
+        self._live: Live | None = None
+
+    def __enter__(self) -> Display:
+        if self.console.is_terminal:
+            self._live = Live(Group(self._bar, self._terms), console=self.console, refresh_per_second=8, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the beginning."""
+        return time.monotonic() - self._began
+
+    def show(self, what: str, done: float, numbers: Mapping[str, float], last: bool = False) -> None:
+        """Tell where things stand.
+
+        Args:
+            what: such as "refine, step 12 of 160".
+            done: of all the work, within 0..1.
+            numbers: by name.
+            last: whether this is the end of something, which is worth a line of its own.
+
+        """
+        if self._first is None:
+            # What was done before (a resumed run) says nothing about the speed of this one.
+            self._first, self._began = done, time.monotonic()
+        left = self._left(done)
+        values = "  ".join(f"{name} {value:.4g}" for name, value in numbers.items())
+        if self._live is not None:
+            self._bar.update(self._task, description=what, completed=done, left=left)
+            self._terms.plain = values
+            return
+        now = time.monotonic()
+        pause, progress = now - self._printed[0], done - self._printed[1]
+        if last or pause >= _PATIENCE or (pause >= _QUIET and progress >= _STEP):
+            self._printed = (now, done)
+            parts = [f"{100 * done:3.0f} %", what, values, left]
+            self.console.print("  ".join(part for part in parts if part), highlight=False, soft_wrap=True)
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def _left(self, done: float) -> str:
+        made = done - (self._first or 0.0)
+        if made <= 0 or self.elapsed < 1:
+            return ""
+        return f"{duration(self.elapsed * (1 - done) / made)} left"

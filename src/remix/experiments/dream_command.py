@@ -1,0 +1,111 @@
+"""`remix dream`."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import replace
+
+import torch
+from rich.console import Console
+
+from remix.experiments.dream_files import DreamFiles
+from remix.experiments.dream_options import DreamOptions
+from remix.experiments.dream_plan import DreamPlan, make_plan
+from remix.experiments.dreaming import DreamReport, describe, run_dream
+from remix.experiments.sources import NetworkFile, open_model
+from remix.learning import Model
+
+__all__ = ["as_device", "dream_command", "on_device"]
+
+
+def dream_command(
+    model: str | None,
+    network: NetworkFile | None,
+    statistics: str | None,
+    options: DreamOptions,
+    out: str,
+    *,
+    device: str = "auto",
+    overwrite: bool = False,
+    resume: bool = False,
+    console: Console | None = None,
+) -> DreamReport:
+    """Dream, and tell a person about it.
+
+    Raises:
+        ValueError: for whatever cannot be done, before any work.
+        OSError: if a file cannot be read or written.
+
+    """
+    console = console or Console()
+    files = DreamFiles.at(out)
+    if overwrite and resume:
+        raise ValueError("--resume goes on with a run, --overwrite starts it again: give one of them")
+    files.prepare(overwrite, resume)
+    opened = open_model(model, network, statistics)
+    plan = make_plan(on_device(opened.model, as_device(device)), options)
+    for note in (*opened.notes, *plan.notes):
+        _say(console, f"note: {note}")
+    _say(console, f"{len(plan.labels)} images of {', '.join(plan.record['classes'])}")
+    _say(console, describe(plan))
+    report = run_dream(plan, files, console, resume)
+    _tell(console, plan, report)
+    return report
+
+
+def _tell(console: Console, plan: DreamPlan, report: DreamReport) -> None:
+    width = max(len(result.name) for result in report.classes)
+    if any(result.images for result in report.classes):
+        _say(console, "what the network itself reads in them:")
+        for result in report.classes:
+            _say(console, f"  {result.name:<{width}}  {result.right} of {result.images} as {result.name}")
+    missing = {result.name: result.images for result in report.classes if result.images < _asked(plan, result.name)}
+    if report.finished and missing:
+        _say(console, f"note: the generator made too few images of {', '.join(missing)}: give it more --steps")
+    longest = max((len(path) for path in report.written), default=0)
+    for path, what in report.written.items():
+        _say(console, f"{path:<{longest}}  {what}")
+    if not report.finished:
+        where = report.stopped_at or "the beginning"
+        usable = any(result.images for result in report.classes)
+        _say(console, f"stopped in {where}; {'what was found so far is saved' if usable else 'no image is ready yet'}")
+        _say(console, f"to go on: {_command()}")
+
+
+def _asked(plan: DreamPlan, name: str) -> int:
+    return int((plan.labels == plan.model.labels([name])[0]).sum())
+
+
+def _command() -> str:
+    """What was typed, with --resume."""
+    words = [word for word in sys.argv[1:] if word not in ("--resume", "--overwrite")]
+    return shlex.join(["remix", *words, "--resume"])
+
+
+def as_device(name: str) -> torch.device:
+    """A device by name; "auto" is the accelerator if there is one.
+
+    Raises:
+        ValueError: for a device that is not there.
+
+    """
+    if name == "auto":
+        for kind, available in (("cuda", torch.cuda.is_available), ("mps", torch.backends.mps.is_available)):
+            if available():
+                return torch.device(kind)
+        return torch.device("cpu")
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise ValueError(f"--device {name} cannot be used: {str(error).splitlines()[0]}") from error
+
+
+def on_device(model: Model, device: torch.device) -> Model:
+    """The same model on another device."""
+    memory = None if model.memory is None else model.memory.to(device)
+    return replace(model, classifier=model.classifier.to(device), memory=memory)
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,142 @@
+"""What a person asks of a dream, and the settings of each strategy that follow from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+from remix.data import Preprocessing
+from remix.inversion import (
+    Augmentation,
+    Form,
+    GeneratorSettings,
+    LayerwiseSettings,
+    PixelSettings,
+    PriorKind,
+    PriorSettings,
+    PyramidSettings,
+    Scale,
+    Schedule,
+)
+
+__all__ = ["STRATEGIES", "DreamOptions", "Settings", "Strategy", "settings_for"]
+
+Strategy = Literal["layerwise", "pixels", "pyramid", "generator"]
+STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
+Settings = LayerwiseSettings | PixelSettings | PyramidSettings | GeneratorSettings
+
+# Weight of the prior where none is asked for.
+_PRIOR_WEIGHT: dict[Strategy, float] = {"layerwise": 0.5, "pixels": 1.0, "pyramid": 5.0, "generator": 1.0}
+
+
+@dataclass(frozen=True)
+class DreamOptions:
+    """What is asked for; None where the model or the strategy decides.
+
+    Attributes:
+        classes: names; None for all, of more than ten the first ten.
+        count: images per class.
+        strategy: how images are sought.
+        prior: covariance behind the prior on activations.
+        form: in which the prior enters.
+        prior_weight: of that term.
+        steps: of the longest phase; the others keep their proportion to it.
+        batch: most images inverted together.
+        micro_batch: most images in memory at once.
+        seed: of everything random.
+
+    Raises:
+        ValueError: for numbers out of range and unknown names; the message lists the known.
+
+    """
+
+    classes: tuple[str, ...] | None = None
+    count: int = 8
+    strategy: Strategy | None = None
+    prior: PriorKind | None = None
+    form: Form = "typical"
+    prior_weight: float | None = None
+    steps: int | None = None
+    batch: int | None = None
+    micro_batch: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.strategy is not None and self.strategy not in STRATEGIES:
+            raise ValueError(f"unknown strategy {self.strategy!r}; there are: {', '.join(STRATEGIES)}")
+        PriorSettings(self.prior or "none", self.form, self.prior_weight or 0.0)
+        for name in ("count", "steps", "batch", "micro_batch"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"--{name.replace('_', '-')} must be at least 1, got {value}")
+        if self.classes is not None and len(set(self.classes)) < len(self.classes):
+            twice = next(name for name in self.classes if self.classes.count(name) > 1)
+            raise ValueError(f"the class {twice!r} is asked for twice")
+        if self.seed < 0:
+            raise ValueError(f"--seed must not be negative, got {self.seed}")
+
+
+def settings_for(strategy: Strategy, options: DreamOptions, prior: PriorKind, images: Preprocessing) -> Settings:
+    """The published settings of a strategy, with the images' size and normalisation, and what was asked for."""
+    weight = _PRIOR_WEIGHT[strategy] if options.prior_weight is None else options.prior_weight
+    chosen = PriorSettings(prior, options.form, weight)
+    if strategy == "generator":
+        settings = GeneratorSettings(prior=chosen)
+        steps = options.steps or 1000
+        return replace(settings, schedule=Schedule(steps, 1e-3), batch=options.batch or settings.batch)
+    if strategy == "layerwise":
+        return _layerwise(options, chosen)
+    return _pixels(options, chosen, images) if strategy == "pixels" else _pyramid(options, chosen, images)
+
+
+def _layerwise(options: DreamOptions, prior: PriorSettings) -> LayerwiseSettings:
+    usual = LayerwiseSettings()
+    steps = options.steps or usual.refine.steps
+    share = steps / usual.refine.steps
+    milestones = tuple(sorted({round(share * m) for m in usual.refine.milestones}))
+    return replace(
+        usual,
+        block=replace(usual.block, steps=max(1, round(share * usual.block.steps))),
+        refine=replace(usual.refine, steps=steps, milestones=milestones),
+        prior=prior,
+        batch=options.batch or usual.batch,
+        micro_batch=options.micro_batch,
+    )
+
+
+def _pixels(options: DreamOptions, prior: PriorSettings, images: Preprocessing) -> PixelSettings:
+    usual = PixelSettings()
+    return replace(
+        usual,
+        schedule=replace(usual.schedule, steps=options.steps or 500),
+        augmentation=Augmentation(jitter=max(1, images.size // 16)),
+        prior=prior,
+        batch=options.batch or usual.batch,
+        micro_batch=options.micro_batch,
+    )
+
+
+def _pyramid(options: DreamOptions, prior: PriorSettings, images: Preprocessing) -> PyramidSettings:
+    usual = PyramidSettings()
+    side = images.size
+    steps = options.steps or 500
+    half, full = (
+        replace(scale, size=size) for scale, size in zip(usual.scales, (max(1, side // 2), side), strict=True)
+    )
+    assert usual.polish is not None
+    share = steps / full.steps
+
+    def scaled(scale: Scale) -> Scale:
+        return replace(scale, steps=max(1, round(share * scale.steps)))
+
+    return replace(
+        usual,
+        scales=(scaled(half), scaled(full)),
+        polish=scaled(replace(usual.polish, size=side)),
+        augmentation=replace(usual.augmentation, jitter=max(1, side // 64)),
+        mean=images.mean,
+        std=images.std,
+        prior=prior,
+        batch=options.batch or usual.batch,
+        micro_batch=options.micro_batch,
+    )

@@ -1,0 +1,269 @@
+"""From a model and what is asked of it to a run that can begin; everything that can be refused is refused here."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from remix.experiments.dream_options import DreamOptions, Settings, Strategy, settings_for
+from remix.inversion import (
+    Checkpoint,
+    Dream,
+    GeneratorSettings,
+    Knowledge,
+    LayerwiseSettings,
+    PixelSettings,
+    PriorKind,
+    Progress,
+    PyramidSettings,
+    Targets,
+    balanced_labels,
+    feature_targets,
+    invert_layerwise,
+    invert_pixels,
+    invert_pyramid,
+    train_generator,
+)
+from remix.inversion.dream import chunks
+from remix.laplace import LaplaceNormal
+from remix.learning import Model
+from remix.statistics import LayerStatistics, Memory
+
+__all__ = ["DreamPlan", "make_plan", "prior_kinds"]
+
+MOST_CLASSES = 10  # where none are named
+
+
+@dataclass(frozen=True, eq=False)
+class DreamPlan:
+    """A run that can begin.
+
+    Attributes:
+        model: on the device where it runs.
+        labels: of the images, (N,); every chunk has all classes.
+        settings: of the strategy.
+        record: the whole request as plain JSON: two runs with equal records give the same bits.
+        notes: what a person should know beforehand.
+
+    """
+
+    model: Model
+    strategy: Strategy
+    labels: Tensor
+    settings: Settings
+    knowledge: Knowledge
+    seed: int
+    record: dict[str, Any]
+    notes: tuple[str, ...]
+
+    def run(self, progress: Callable[[Progress], None], resume: Checkpoint | None = None) -> Dream:
+        """Dream. Raises InversionStoppedError if numbers stop being finite, ValueError for a foreign checkpoint."""
+        generator = torch.Generator().manual_seed(self.seed)
+        settings, knowledge = self.settings, self.knowledge
+        if isinstance(settings, GeneratorSettings):
+            return self._generate(settings, generator, progress, resume)
+        if isinstance(settings, LayerwiseSettings):
+            memory = self.model.memory
+            assert memory is not None
+            assert memory.gaussians is not None
+            targets = feature_targets(self.labels, memory.gaussians, memory.selectors, generator)
+            return invert_layerwise(knowledge, targets, generator, settings, progress=progress, resume=resume)
+        targets = Targets(self.labels)
+        if isinstance(settings, PixelSettings):
+            return invert_pixels(knowledge, targets, generator, settings, progress=progress, resume=resume)
+        return invert_pyramid(knowledge, targets, generator, settings, progress=progress, resume=resume)
+
+    @property
+    def steps(self) -> int:
+        """Of all phases of a chunk together."""
+        return sum(steps for steps, _ in self._phases())
+
+    def work(self) -> list[float]:
+        """What each phase costs, in forward and backward passes of the whole network for one image."""
+        per_image = [steps * cost for steps, cost in self._phases()]
+        if isinstance(self.settings, GeneratorSettings):
+            return per_image
+        parts = chunks(len(self.labels), self.settings.batch)
+        return [(part.stop - part.start) * cost for part in parts for cost in per_image]
+
+    def _phases(self) -> list[tuple[int, float]]:
+        """Steps, and the cost of a step, of each phase; a block costs about its share of the network."""
+        settings = self.settings
+        if isinstance(settings, LayerwiseSettings):
+            blocks = len(self.model.classifier.backbone.blocks())
+            return [(settings.block.steps, 1 / blocks)] * blocks + [(settings.refine.steps, 1.0)]
+        if isinstance(settings, PyramidSettings):
+            levels = (*settings.scales, *([] if settings.polish is None else [settings.polish]))
+            return [(scale.steps, 1.0) for scale in levels]
+        return [(settings.schedule.steps, 1.0)]
+
+    def _generate(
+        self,
+        settings: GeneratorSettings,
+        generator: torch.Generator,
+        progress: Callable[[Progress], None],
+        resume: Checkpoint | None,
+    ) -> Dream:
+        """Train a generator, then draw images until every class has enough of them, or enough were drawn."""
+        source = train_generator(self.knowledge, generator, settings, progress=progress, resume=resume)
+        wanted = {int(label): int((self.labels == label).sum()) for label in self.labels.unique()}
+        images, labels = [self.knowledge.like.new_empty(0, *self.model.preprocessing.shape)], [self.labels[:0]]
+        for _ in range(20 * len(self.model.classes)):
+            if not any(wanted.values()):
+                break
+            drawn, found = source.sample(settings.batch, generator)
+            for label, left in wanted.items():
+                rows = (found == label).nonzero()[:left, 0]
+                wanted[label] -= len(rows)
+                images.append(drawn[rows])
+                labels.append(found[rows].cpu())
+        return Dream(
+            torch.cat(images), torch.cat(labels), source.finished, {"generator": source.history}, source.checkpoint
+        )
+
+
+def make_plan(model: Model, options: DreamOptions) -> DreamPlan:
+    """Choose what was left open, and check everything.
+
+    Raises:
+        ValueError: for a class, prior or strategy that this model cannot give; the message says what it can.
+
+    """
+    notes: list[str] = []
+    names = options.classes or model.classes[:MOST_CLASSES]
+    if options.classes is None and len(model.classes) > MOST_CLASSES:
+        notes.append(f"the first {MOST_CLASSES} of {len(model.classes)} classes; name others with --classes")
+    places = model.labels(names)
+    strategy = options.strategy or ("layerwise" if _lacking(model) is None else "pixels")
+    if strategy == "layerwise":
+        _check_layerwise(model, names, places)
+    prior = options.prior or ("laplace" if "laplace" in prior_kinds(model.memory) else "diagonal")
+    layers = _prior_layers(model, prior)
+    settings = settings_for(strategy, options, prior, model.preprocessing)
+    labels = balanced_labels(places, options.count * len(places))
+    _check_spread(options, settings, prior, layers, len(labels))
+    if strategy == "generator":
+        notes.append("a generator makes images of any class: those of the asked classes are kept, as the network reads")
+    if not isinstance(settings, GeneratorSettings) and settings.batch < len(labels):
+        sizes = {part.stop - part.start for part in chunks(len(labels), settings.batch)}
+        notes.append(f"{len(labels)} images in chunks of {' and '.join(map(str, sorted(sizes)))}")
+    statistics = {} if model.memory is None else dict(model.memory.layers)
+    knowledge = Knowledge(
+        model.classifier.backbone,
+        statistics,
+        model.classifier.head,
+        [layer.key for layer in layers] if layers else None,
+    )
+    record = {
+        "model": _fingerprint(model),
+        "classes": list(names),
+        "count": options.count,
+        "strategy": strategy,
+        "seed": options.seed,
+        "settings": _plain(asdict(settings)),
+    }
+    return DreamPlan(model, strategy, labels, settings, knowledge, options.seed, record, tuple(notes))
+
+
+def prior_kinds(memory: Memory | None) -> list[PriorKind]:
+    """The priors that a memory has statistics for; without one, those of BatchNorm layers."""
+    layers = [] if memory is None else list(memory.layers.values())
+    kinds: list[PriorKind] = ["none", "diagonal"]
+    kinds += [kind for kind in ("laplace", "laplace-dct", "dense") if any(_has(layer, kind) for layer in layers)]
+    return kinds
+
+
+def _has(layer: LayerStatistics, kind: str) -> bool:
+    if kind == "dense":
+        return layer.covariance is not None
+    if kind == "laplace-dct":
+        return isinstance(layer.normal, LaplaceNormal) and layer.normal.basis is not None
+    return layer.normal is not None if kind == "laplace" else True
+
+
+def _prior_layers(model: Model, prior: PriorKind) -> list[LayerStatistics]:
+    """The layers that a prior looks at; none where the network's own BatchNorm statistics serve.
+
+    Raises:
+        ValueError: if no layer has this kind of covariance.
+
+    """
+    if prior not in prior_kinds(model.memory):
+        there = ", ".join(prior_kinds(model.memory))
+        remedy = {"laplace-dct": "--views map", "dense": "--kinds laplace,dense"}.get(prior, "--kinds laplace")
+        raise ValueError(f"this model has no {prior!r} statistics, only: {there}. `remix measure {remedy}` makes them")
+    if prior in ("none", "diagonal") or model.memory is None:
+        return []
+    found = [layer for layer in model.memory.layers.values() if _has(layer, prior)]
+    channels = [layer for layer in found if layer.view.name != "map"]
+    return channels if prior != "laplace-dct" and channels else found
+
+
+def _lacking(model: Model) -> str | None:
+    """What layer-wise inversion would need and the model does not have."""
+    memory = model.memory
+    if memory is None or memory.gaussians is None:
+        return "class Gaussians of its features"
+    known = Knowledge(model.classifier.backbone, memory.layers).block_inputs
+    blocks = model.classifier.backbone.blocks()[1:]
+    return None if all(block.name in known for block in blocks) else "statistics of its blocks' inputs"
+
+
+def _check_layerwise(model: Model, names: tuple[str, ...], places: list[int]) -> None:
+    lacking = _lacking(model)
+    if lacking is not None:
+        raise ValueError(
+            f"the strategy layerwise needs {lacking}, which this model does not have: measure them with "
+            "`remix measure`, or use --strategy pixels or pyramid"
+        )
+    assert model.memory is not None
+    assert model.memory.gaussians is not None
+    for name, place in zip(names, places, strict=True):
+        if place not in model.memory.gaussians.labels:
+            raise ValueError(f"no images of {name!r} were measured: the strategy layerwise cannot dream it")
+
+
+def _check_spread(
+    options: DreamOptions, settings: Settings, prior: PriorKind, layers: list[LayerStatistics], count: int
+) -> None:
+    """The form kl compares the spread of a batch: a batch must have one."""
+    if options.form != "kl" or prior == "none":
+        return
+    batch = settings.batch if isinstance(settings, GeneratorSettings) else count // len(chunks(count, settings.batch))
+    if batch < 2:
+        raise ValueError("the form kl compares the spread of a batch, so it needs at least 2 images at a time, got 1")
+    for layer in layers:
+        if layer.view.name == "map":
+            if prior == "dense":
+                raise ValueError("the form kl of a dense prior needs statistics of channels, not of maps")
+            continue
+        rows_per_image = layer.samples // max(layer.images, 1)
+        if batch * rows_per_image <= layer.dim:
+            raise ValueError(
+                f"the form kl needs more than {layer.dim // rows_per_image} images at a time for '{layer.point}' with "
+                f"{layer.dim} channels of {rows_per_image} positions, got {batch}: raise --count, or use typical or nll"
+            )
+
+
+def _fingerprint(model: Model) -> str:
+    """Of weights, statistics and preprocessing."""
+    digest = hashlib.sha256(repr((model.backbone, model.classes, model.preprocessing)).encode())
+    tensors = dict(model.classifier.state_dict())
+    if model.memory is not None:
+        tensors |= {f"memory/{name}": tensor for name, tensor in model.memory.to_tensors()[0].items()}
+    for name, tensor in sorted(tensors.items()):
+        digest.update(name.encode())
+        if tensor.numel():
+            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value

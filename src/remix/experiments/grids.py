@@ -1,0 +1,147 @@
+"""Pictures of many small images with a label for every row."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+from torch import Tensor
+
+from remix.experiments.atomic import written_whole
+
+__all__ = ["GridRow", "image_grid", "save_grid"]
+
+_WIDEST = 1800  # pixels for the images of one line
+_LARGEST, _SMALLEST = 224, 64  # side of an image on the page
+_COLUMNS = 16
+_GAP, _MARGIN, _BETWEEN = 4, 20, 18
+_LABEL_WIDTH = 260
+_INK, _GREY = (25, 25, 25), (115, 115, 115)
+
+
+@dataclass(frozen=True, eq=False)
+class GridRow:
+    """Images (n, C, H, W) within 0..1 that belong together, their name, and a remark that stands below it."""
+
+    name: str
+    images: Tensor
+    remark: str = ""
+
+
+def save_grid(path: str | Path, rows: Sequence[GridRow], title: str = "") -> None:
+    """Write `image_grid` as PNG, atomically."""
+    picture = image_grid(rows, title)
+    with written_whole(path) as file:
+        picture.save(file, format="PNG")
+
+
+def image_grid(rows: Sequence[GridRow], title: str = "") -> Image.Image:
+    """One row of images per entry, names on the left; a row of more than 16 images takes several lines.
+
+    Small images are enlarged by a whole factor, so that their pixels stay visible as they are.
+
+    Raises:
+        ValueError: if there is no image at all, or images differ in shape.
+
+    """
+    shapes = {tuple(row.images.shape[1:]) for row in rows if len(row.images)}
+    if len(shapes) != 1:
+        raise ValueError(f"a grid needs images of one shape, got {sorted(shapes) or 'none'}")
+    _, height, width = shapes.pop()
+    columns = min(_COLUMNS, max(len(row.images) for row in rows))
+    size = _cell(height, width, columns)
+    heading = _text_height(title, 15)
+    label_width = _label_width(rows)
+    bands = [max(_band(row, columns, size), _label_height(row)) for row in rows]
+    page = Image.new(
+        "RGB",
+        (
+            max(2 * _MARGIN + label_width + columns * (size[0] + _GAP) - _GAP, 2 * _MARGIN + _width(title, 15)),
+            2 * _MARGIN + heading + sum(bands) + _BETWEEN * (len(rows) - 1),
+        ),
+        "white",
+    )
+    draw = ImageDraw.Draw(page)
+    draw.text((_MARGIN, _MARGIN - 6), title, _GREY, _font(15))
+    top = _MARGIN + heading
+    for row, band in zip(rows, bands, strict=True):
+        _draw_label(draw, row, top, min(band, size[1]))
+        for i, image in enumerate(row.images):
+            line, column = divmod(i, columns)
+            place = (_MARGIN + label_width + column * (size[0] + _GAP), top + line * (size[1] + _GAP))
+            page.paste(_picture(image, size), place)
+        top += band + _BETWEEN
+    return page
+
+
+def _cell(height: int, width: int, columns: int) -> tuple[int, int]:
+    """Width and height of an image on the page."""
+    longest = max(height, width)
+    most = min(_LARGEST, _WIDEST // columns)
+    if longest >= _SMALLEST:
+        factor = min(1.0, most / longest)
+    else:
+        factor = float(max(1, min(-(-96 // longest), most // longest)))
+    return max(1, round(width * factor)), max(1, round(height * factor))
+
+
+def _band(row: GridRow, columns: int, size: tuple[int, int]) -> int:
+    lines = max(1, -(-len(row.images) // columns))
+    return lines * (size[1] + _GAP) - _GAP
+
+
+def _picture(image: Tensor, size: tuple[int, int]) -> Image.Image:
+    numbers = (image.detach().float().cpu().clamp(0, 1) * 255).round().byte().numpy()
+    if len(numbers) == 3:
+        picture = Image.fromarray(np.ascontiguousarray(numbers.transpose(1, 2, 0)), "RGB")
+    else:  # of other numbers of channels the first is shown
+        picture = Image.fromarray(numbers[0], "L").convert("RGB")
+    grows = size[0] >= picture.width
+    return picture.resize(size, Image.Resampling.NEAREST if grows else Image.Resampling.LANCZOS)
+
+
+# --- words ---
+
+
+def _draw_label(draw: ImageDraw.ImageDraw, row: GridRow, top: int, height: int) -> None:
+    start = top + max(0, (height - _label_height(row)) // 2)
+    draw.text((_MARGIN, start), _shortened(row.name, 19, bold=True), _INK, _font(19, bold=True))
+    draw.text((_MARGIN, start + 26), row.remark, _GREY, _font(14))
+
+
+def _label_width(rows: Sequence[GridRow]) -> int:
+    names = [_width(_shortened(row.name, 19, bold=True), 19, bold=True) for row in rows]
+    remarks = [_width(row.remark, 14) for row in rows]
+    return max([*names, *remarks]) + 18
+
+
+def _label_height(row: GridRow) -> int:
+    return 46 if row.remark else 26
+
+
+def _text_height(text: str, size: int) -> int:
+    return size + 16 if text else 0
+
+
+def _width(text: str, size: int, bold: bool = False) -> int:
+    return int(_font(size, bold).getlength(text)) + 1
+
+
+def _shortened(text: str, size: int, bold: bool = False) -> str:
+    if _width(text, size, bold) <= _LABEL_WIDTH:
+        return text
+    while text and _width(text + "…", size, bold) > _LABEL_WIDTH:
+        text = text[:-1]
+    return text + "…"
+
+
+@functools.cache
+def _font(size: int, bold: bool = False) -> ImageFont.FreeTypeFont:
+    """The font that comes with matplotlib: it is always there and knows most alphabets."""
+    from matplotlib import get_data_path
+
+    return ImageFont.truetype(str(Path(get_data_path(), "fonts", "ttf", f"DejaVuSans{'-Bold' * bold}.ttf")), size)

@@ -1,0 +1,169 @@
+"""Measuring the statistics of a network on a folder of images, for a model that can dream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from remix.data import ImageDataset, Preprocessing, Skipped, load
+from remix.experiments.head_order import HeadOrder, order_of_names, settle_order
+from remix.learning import Model
+from remix.networks import Backbone
+from remix.statistics import (
+    ClassGaussians,
+    ClassMeter,
+    Kind,
+    LayerMeter,
+    Memory,
+    Meter,
+    Point,
+    batchnorm_points,
+    block_input_points,
+    feature_point,
+    run_meters,
+)
+
+__all__ = ["Measured", "check_request", "measure_model", "read_images"]
+
+VIEWS = ("channels", "map")
+KINDS = ("laplace", "dense")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A model with its memory, what was found about its head, and the number of images seen."""
+
+    model: Model
+    order: HeadOrder
+    images: int
+
+
+def check_request(kinds: Sequence[str], views: Sequence[str]) -> None:
+    """Check names of kinds and views. Raises ValueError listing the known ones."""
+    for option, names, known in (("--kinds", kinds, KINDS), ("--views", views, VIEWS)):
+        for name in names:
+            if name not in known:
+                raise ValueError(f"{option} knows {', '.join(known)}, got {name!r}")
+    if not views:
+        raise ValueError(f"--views needs at least one of: {', '.join(VIEWS)}")
+    if "map" in views and "laplace" not in kinds:
+        raise ValueError("of maps only Laplace covariances are kept: add laplace to --kinds, or leave --views map out")
+
+
+def read_images(folder: str | Path, preprocessing: Preprocessing) -> tuple[ImageDataset, tuple[Skipped, ...]]:
+    """The images of a folder (the train part where it has parts) as a network takes them, and the files left out.
+
+    Raises:
+        ValueError: if there is no such folder, or no class with usable images in it.
+
+    """
+    if not Path(folder).is_dir():
+        raise ValueError(f"there is no folder {folder}: give one that has a sub-folder of images for every class")
+    splits = load(
+        "folder",
+        folder,
+        size=preprocessing.size,
+        channels=preprocessing.channels,
+        holdout=0.0,
+        normalisation=preprocessing.normalisation,
+    )
+    return splits.train, splits.skipped
+
+
+def measure_model(
+    bare: Model,
+    data: ImageDataset,
+    names: Sequence[str] | None = None,
+    *,
+    kinds: Sequence[Kind] = ("laplace",),
+    views: Sequence[str] = ("channels",),
+    batch: int = 32,
+    progress: Callable[[int, int], None] | None = None,
+) -> Measured:
+    """Measure, in one pass: BatchNorm inputs with covariances, the inputs of blocks, and the classes' Gaussians.
+
+    Args:
+        bare: a model; its class names do not count.
+        data: labelled images.
+        names: of the head's outputs in their order, if a person knows them; see `settle_order`.
+        kinds: of covariances, besides variances.
+        views: "channels", "map" or both; maps have Laplace covariances only.
+        batch: images at once.
+        progress: called with the number of images seen, and of all.
+
+    Raises:
+        ValueError: for classes that the head does not have, and for what `run_meters` refuses.
+
+    """
+    check_request(kinds, views)
+    order_of_names(data.classes, names, bare.classifier.head.num_classes)
+    backbone: Any = bare.classifier.backbone
+    points = batchnorm_points(backbone) or list(block_input_points(backbone).values())
+    layers: list[LayerMeter] = []
+    if "channels" in views:
+        layers.append(LayerMeter(points, "channels", kinds))
+    inputs = [
+        point for point in block_input_points(backbone).values() if "channels" not in views or point not in points
+    ]
+    if inputs:
+        layers.append(LayerMeter(inputs, "channels", ()))
+    if "map" in views:
+        layers.append(LayerMeter(points, "map", ("laplace",)))
+    classes = ClassMeter(feature_point(backbone), backbone.pool)
+    votes = _Votes(backbone, bare.classifier.head, len(data.classes))
+    batches = _batches(data, bare, batch, progress)
+    seen = run_meters(backbone, batches, [*layers, classes, votes])
+    order = settle_order(data.classes, names, votes.confusion)
+    memory = Memory()
+    memory.layers = {key: layer for meter in layers for key, layer in meter.statistics().items()}
+    memory.gaussians = _by_output(classes.gaussians(), order.outputs)
+    counts = dict(zip(order.outputs, data.counts().values(), strict=True))
+    if all(counts.get(output) for output in range(len(order.names))):
+        memory.record_task([(name, counts[output]) for output, name in enumerate(order.names)])
+    provenance = {**bare.provenance, "measured on": f"{seen} images of {len(data.classes)} classes"}
+    return Measured(replace(bare, classes=order.names, memory=memory, provenance=provenance), order, seen)
+
+
+class _Votes(Meter):
+    """Counts how often the images of each class are read as each output."""
+
+    def __init__(self, backbone: Backbone, head: Any, classes: int) -> None:
+        self.points: list[Point] = [feature_point(backbone)]
+        self._pool, self._head = backbone.pool, head
+        self.confusion = torch.zeros(classes, head.num_classes, dtype=torch.int64)
+
+    def update(self, captured: Mapping[Point, Tensor], labels: Tensor | None) -> None:
+        """Take in one batch."""
+        assert labels is not None
+        read = self._head(self._pool(captured[self.points[0]])).argmax(1).cpu()
+        self.confusion.index_put_((labels.cpu(), read), torch.ones((), dtype=torch.int64), accumulate=True)
+
+
+def _batches(
+    data: ImageDataset, model: Model, size: int, progress: Callable[[int, int], None] | None
+) -> Iterator[tuple[Tensor, Tensor]]:
+    parameter = next(model.classifier.parameters())
+    normalisation = model.preprocessing.normalisation
+    for rows in torch.arange(len(data)).split(size):
+        images, labels = data.batch(rows)
+        yield normalisation.normalise(images.to(parameter.device), parameter.dtype), labels
+        if progress is not None:
+            progress(int(rows[-1]) + 1, len(data))
+
+
+def _by_output(gaussians: ClassGaussians, outputs: Sequence[int]) -> ClassGaussians:
+    """Gaussians of the classes of the images -> of the head's outputs."""
+    labels = [outputs[label] for label in gaussians.labels]
+    order = sorted(range(len(labels)), key=labels.__getitem__)
+    rows = torch.tensor(order)
+    return ClassGaussians(
+        tuple(labels[i] for i in order),
+        tuple(gaussians.counts[i] for i in order),
+        gaussians.mean[rows],
+        gaussians.std[rows],
+    )

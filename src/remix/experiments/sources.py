@@ -1,0 +1,166 @@
+"""Where a command takes its network from: a model file, or weights with or without statistics."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from remix.data import IMAGENET, Preprocessing
+from remix.learning import Model, load_model
+from remix.networks import backbone_options, file_options, load_classifier
+from remix.statistics import Memory
+
+__all__ = ["NetworkFile", "Opened", "open_model", "read_names", "read_numbers", "read_options"]
+
+
+@dataclass(frozen=True)
+class NetworkFile:
+    """Weights in a safetensors file, and what the file does not say about itself.
+
+    Attributes:
+        weights: the file.
+        backbone: name of the backbone.
+        options: of the backbone, such as ``width=8``, as text.
+        size: side of the images in pixels; by default the backbone's.
+        mean: of each channel, as text; by default that of ImageNet for colour, 0 for grey.
+        std: the same; 1 for grey.
+        names: of the head's outputs in their order, separated by commas or in a file with one per line.
+
+    """
+
+    weights: str
+    backbone: str | None = None
+    options: str | None = None
+    size: int | None = None
+    mean: str | None = None
+    std: str | None = None
+    names: str | None = None
+
+    def load(self) -> Model:
+        """The network as a model without statistics; without names, its classes are called by their numbers.
+
+        Raises:
+            ValueError: if the file does not fit the backbone, or an argument cannot be read.
+            FileNotFoundError: if there is no such file.
+
+        """
+        if self.backbone is None:
+            raise ValueError("weights alone do not say what network they belong to: give --backbone (remix backbones)")
+        options = {**file_options(self.backbone, self.weights), **read_options(self.options)}
+        if self.size is not None:
+            if self.size < 1:
+                raise ValueError(f"--size must be at least 1 pixel, got {self.size}")
+            channels = _default_shape(self.backbone)[0]
+            options["input_shape"] = (channels, self.size, self.size)
+        try:
+            classifier = load_classifier(self.backbone, self.weights, **options).eval()
+        except TypeError as error:  # an option that the backbone does not have
+            raise ValueError(str(error)) from error
+        backbone: Any = classifier.backbone
+        channels, height, width = backbone.input_shape
+        if height != width:
+            raise ValueError(f"{self.backbone!r} takes images of {height} x {width} pixels; only squares can be made")
+        mean = read_numbers("--mean", self.mean) or (IMAGENET.mean if channels == 3 else (0.0,) * channels)
+        std = read_numbers("--std", self.std) or (IMAGENET.std if channels == 3 else (1.0,) * channels)
+        outputs = classifier.head.num_classes
+        names = read_names(self.names) if self.names else tuple(str(i) for i in range(outputs))
+        if len(names) != outputs:
+            raise ValueError(f"--names has {len(names)} names, but the head in {self.weights} has {outputs} outputs")
+        preprocessing = Preprocessing(height, channels, mean, std)
+        provenance = {"weights": Path(self.weights).name}
+        return Model(classifier, self.backbone, options, names, preprocessing, None, provenance)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A model, and what a person should know about how it was put together."""
+
+    model: Model
+    notes: tuple[str, ...] = ()
+
+
+def open_model(model: str | None, network: NetworkFile | None, statistics: str | None) -> Opened:
+    """The model that a command names: a model file, or weights with a backbone and perhaps a file of statistics.
+
+    Raises:
+        ValueError: if both or neither are named, or the parts do not fit together.
+        FileNotFoundError: if a file does not exist.
+
+    """
+    if model is not None and network is not None:
+        raise ValueError(f"give either the model {model} or --weights {network.weights}, not both")
+    if model is not None:
+        if statistics is not None:
+            raise ValueError("--statistics goes with --weights; a model file has its own")
+        return Opened(load_model(model))
+    if network is None:
+        raise ValueError("name a model file (remix measure makes one), or give --weights and --backbone")
+    bare = network.load()
+    if statistics is None:
+        note = (
+            "weights alone: only the statistics of BatchNorm layers are known. "
+            "`remix measure` adds those that the strategy layerwise and the priors laplace and dense need."
+        )
+        return Opened(bare, (note,))
+    memory = Memory.load(statistics)
+    if memory.classes and network.names is None and len(memory.classes) == len(bare.classes):
+        bare = replace(bare, classes=tuple(record.name for record in memory.classes))
+    return Opened(replace(bare, memory=memory))
+
+
+def read_names(text: str) -> tuple[str, ...]:
+    """Names from a text separated by commas, or from a file with one name per line.
+
+    Raises:
+        ValueError: if there are none.
+
+    """
+    path = Path(text)
+    is_file = len(text) < 1000 and path.is_file()
+    parts = path.read_text(encoding="utf-8").splitlines() if is_file else text.split(",")
+    names = tuple(part.strip() for part in parts if part.strip())
+    if not names:
+        raise ValueError(f"{text!r} holds no names")
+    return names
+
+
+def read_numbers(option: str, text: str | None) -> tuple[float, ...] | None:
+    """Numbers separated by commas, or None. Raises ValueError naming the option."""
+    if text is None:
+        return None
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError as error:
+        raise ValueError(f"{option} must be numbers separated by commas, got {text!r}") from error
+
+
+def read_options(text: str | None) -> dict[str, Any]:
+    """Options such as ``width=8,final_relu=true`` by name. Raises ValueError for a part without ``=``."""
+    options: dict[str, Any] = {}
+    for part in (text or "").split(","):
+        key, sign, value = part.partition("=")
+        if not part.strip():
+            continue
+        if not sign:
+            raise ValueError(f"--options must look like width=8,final_relu=true, got {text!r}")
+        options[key.strip()] = _value(value.strip())
+    return options
+
+
+def _value(text: str) -> Any:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, bool | int | float | str) else text
+
+
+def _default_shape(name: str) -> Sequence[int]:
+    """Where a name settles the input shape, the network has to be asked for it."""
+    shape: Any = backbone_options(name).get("input_shape")
+    if isinstance(shape, Sequence):
+        return shape
+    raise ValueError(f"the size of images for {name!r} is fixed: leave --size out")

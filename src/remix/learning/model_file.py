@@ -1,0 +1,248 @@
+"""A classifier with everything that is needed to use it and to go on learning, in one file. Never an image."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from remix._version import __version__
+from remix.data import Preprocessing
+from remix.networks import Backbone, Classifier, GrowingHead, create_backbone, list_backbones
+from remix.statistics import DamagedFileError, Memory, check_layers, read_file, write_file
+
+__all__ = ["KIND", "VERSION", "Model", "check_class_names", "load_model", "save_model"]
+
+KIND, VERSION = "model", 1  # of the file
+
+_LONGEST_NAME = 200
+_LARGEST_SIDE = 1024  # pixels: the network is run once to check its statistics, and a file must not choose the cost
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A classifier, the names of its classes, how images are prepared for it, and what is remembered of its data.
+
+    Attributes:
+        classifier: backbone and head.
+        backbone: the registered name of the backbone.
+        options: of ``create_backbone(backbone, **options)``, without a generator.
+        classes: names of the classes in the order of the head's outputs.
+        preprocessing: of images.
+        memory: statistics, or None.
+        provenance: where the model comes from, as short texts by keyword.
+
+    Raises:
+        ValueError: if the parts do not fit together.
+
+    """
+
+    classifier: Classifier
+    backbone: str
+    options: Mapping[str, Any]
+    classes: tuple[str, ...]
+    preprocessing: Preprocessing
+    memory: Memory | None = None
+    provenance: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_class_names(self.classes)
+        outputs = self.classifier.head.num_classes
+        if len(self.classes) != outputs:
+            raise ValueError(f"the head has {outputs} outputs, but there are {len(self.classes)} class names")
+        shape = tuple(self.classifier.backbone.input_shape)
+        if shape != self.preprocessing.shape:
+            raise ValueError(f"the backbone takes images {shape}, the preprocessing makes {self.preprocessing.shape}")
+        if self.memory is not None:
+            _check_memory(self.memory, self.classifier, self.classes)
+
+    def labels(self, names: Sequence[str]) -> list[int]:
+        """The labels of classes by name.
+
+        Raises:
+            ValueError: for an unknown name; the message has the closest one and lists the known.
+
+        """
+        places = {name: label for label, name in enumerate(self.classes)}
+        for name in names:
+            if name not in places:
+                raise ValueError(f"there is no class {name!r}{_closest(name, self.classes)}")
+        return [places[name] for name in names]
+
+
+def save_model(path: str | Path, model: Model) -> None:
+    """Write a model to one safetensors file with a JSON header, atomically; weights in float32.
+
+    Raises:
+        ValueError: if an option of the backbone is not plain, or the backbone is not one that can be built by name.
+        OSError: if the file cannot be written; what was there before is unchanged then.
+
+    """
+    if model.backbone not in list_backbones():
+        raise ValueError(
+            f"backbone {model.backbone!r} cannot be saved: register it (remix.networks.register_backbone) first"
+        )
+    head = model.classifier.head
+    content: dict[str, Any] = {
+        "remix": __version__,
+        "backbone": {"name": model.backbone, "options": {key: _plain(key, v) for key, v in model.options.items()}},
+        "head": {"tasks": list(head.task_sizes), "bias": head.bias},
+        "classes": list(model.classes),
+        "preprocessing": model.preprocessing.to_dict(),
+        "provenance": {str(key): str(value) for key, value in model.provenance.items()},
+    }
+    tensors = {f"network/{name}": _single(tensor) for name, tensor in model.classifier.state_dict().items()}
+    if model.memory is not None:
+        kept, content["memory"] = model.memory.to_tensors()
+        tensors |= {f"memory/{name}": tensor for name, tensor in kept.items()}
+    write_file(path, KIND, VERSION, tensors, content)
+
+
+def load_model(path: str | Path) -> Model:
+    """Read a file of `save_model`, on the CPU, in eval mode. Nothing in it is executed.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        DamagedFileError: in one sentence, if it is damaged, foreign, of another version, or no sound model.
+
+    """
+    tensors, content = read_file(path, KIND, VERSION)
+    try:
+        return _parse(tensors, content)
+    except KeyError as error:
+        raise DamagedFileError(f"{path} is not a valid model: {error.args[0]!r} is missing") from error
+    except (ValueError, TypeError, AttributeError, IndexError, RuntimeError, OverflowError, MemoryError) as error:
+        raise DamagedFileError(f"{path} is not a valid model: {_sentence(error)}") from error
+
+
+def check_class_names(names: Sequence[str]) -> None:
+    """Check names of classes; they may be written in any script, but must be safe to print and to use in file names.
+
+    Raises:
+        ValueError: for no names, one that is there twice, is empty, too long, or has control characters or slashes.
+
+    """
+    if not names:
+        raise ValueError("there must be at least one class")
+    for name in names:
+        if not isinstance(name, str) or not name.strip() or name in (".", ".."):
+            raise ValueError(f"{name!r} is not a name for a class")
+        if len(name) > _LONGEST_NAME:
+            raise ValueError(f"the class name {name[:40]!r}... has {len(name)} characters, at most {_LONGEST_NAME}")
+        if any(unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp") or letter in "/\\" for letter in name):
+            raise ValueError(f"the class name {name!r} has control characters or slashes")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if list(names).count(name) > 1)
+        raise ValueError(f"the class name {twice!r} is there twice")
+
+
+def _check_memory(memory: Memory, classifier: Classifier, classes: Sequence[str]) -> None:
+    backbone: Any = classifier.backbone
+    check_layers(memory.layers, backbone)
+    known = [record.name for record in memory.classes]
+    if known and known != list(classes):
+        raise ValueError(f"the memory is of other classes: {', '.join(known[:5])} ...")
+    for part in (memory.gaussians, memory.selectors):
+        if part is not None and (part.dim != backbone.feature_dim or max(part.labels) >= len(classes)):
+            raise ValueError("the memory is of another network: its features or classes are not the network's")
+
+
+# --- reading ---
+
+
+def _parse(tensors: Mapping[str, Tensor], content: Any) -> Model:
+    groups: dict[str, dict[str, Tensor]] = {"network": {}, "memory": {}}
+    for name, tensor in tensors.items():
+        group, _, rest = name.partition("/")
+        if group not in groups:
+            raise ValueError(f"it holds {name[:60]!r}, which no model holds")
+        groups[group][rest] = tensor
+    preprocessing = Preprocessing.from_dict(content["preprocessing"])
+    if preprocessing.size > _LARGEST_SIDE or not all(map(math.isfinite, preprocessing.mean + preprocessing.std)):
+        raise ValueError(f"its images would be of {preprocessing}")
+    architecture = content["backbone"]
+    options = {str(key): _unlisted(value) for key, value in architecture["options"].items()}
+    classifier = _classifier(architecture["name"], options, content["head"], groups["network"])
+    memory = None
+    if "memory" in content:
+        memory = Memory.from_tensors(groups["memory"], content["memory"])
+    elif groups["memory"]:
+        raise ValueError("it holds statistics that its header does not describe")
+    provenance = {str(key): str(value) for key, value in content["provenance"].items()}
+    names = tuple(content["classes"])
+    return Model(classifier, architecture["name"], options, names, preprocessing, memory, provenance)
+
+
+def _classifier(name: str, options: dict[str, Any], head: Any, weights: dict[str, Tensor]) -> Classifier:
+    """The network with its weights. Sizes are compared before anything of those sizes is made."""
+    if name not in list_backbones():
+        raise ValueError(
+            f"its backbone {str(name)[:60]!r} is not known here; if it is one of your own, import the module that "
+            "registers it first"
+        )
+    with torch.device("meta"):
+        outline: Any = create_backbone(name, **options)
+    tasks, bias = list(head["tasks"]), head["bias"]
+    if not tasks or any(type(size) is not int or size < 1 for size in tasks) or type(bias) is not bool:
+        raise ValueError(f"its head is described as {str(head)[:60]}")
+    shapes = {f"backbone.{key}": tuple(tensor.shape) for key, tensor in outline.state_dict().items()}
+    for i, size in enumerate(tasks):
+        shapes[f"head.classifiers.{i}.weight"] = (size, outline.feature_dim)
+        if bias:
+            shapes[f"head.classifiers.{i}.bias"] = (size,)
+    _check_weights(weights, shapes)
+    backbone: Backbone = create_backbone(name, **options)
+    classifier = Classifier(backbone, GrowingHead(backbone.feature_dim, tasks, bias=bias))
+    classifier.load_state_dict(weights)
+    return classifier.eval()
+
+
+def _check_weights(weights: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    for name, shape in shapes.items():
+        if name not in weights:
+            raise ValueError(f"the weights {name!r} are missing")
+        if tuple(weights[name].shape) != shape:
+            raise ValueError(f"the weights {name!r} are {tuple(weights[name].shape)}, expected {shape}")
+    for name, tensor in weights.items():
+        if name not in shapes:
+            raise ValueError(f"it holds weights {name[:60]!r} that its backbone does not have")
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            raise ValueError(f"the weights {name!r} hold NaN or infinite numbers")
+
+
+# --- small things ---
+
+
+def _single(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.is_floating_point() else tensor
+
+
+def _plain(key: str, value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return [_plain(key, item) for item in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise ValueError(f"the option {key!r} of a backbone must be plain to be saved, got {type(value).__name__}")
+
+
+def _unlisted(value: Any) -> Any:
+    """Options are tuples in Python and lists in JSON."""
+    return tuple(map(_unlisted, value)) if isinstance(value, list) else value
+
+
+def _closest(name: str, known: Sequence[str], limit: int = 30) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, known, n=1, cutoff=0.5)
+    listed = ", ".join(known[:limit]) + (f", ... ({len(known)} in all)" if len(known) > limit else "")
+    return (f"; did you mean {close[0]!r}?" if close else ";") + f" The model knows: {listed}"
+
+
+def _sentence(error: BaseException) -> str:
+    return str(error).partition("\n")[0][:300] or type(error).__name__
