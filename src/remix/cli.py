@@ -16,7 +16,7 @@ from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
 from remix._version import __version__
 
-__all__ = ["COMMANDS", "backbones", "doctor", "dream", "main", "measure"]
+__all__ = ["COMMANDS", "backbones", "data", "datasets", "doctor", "dream", "main", "measure"]
 
 
 def doctor(json: bool = False) -> None:
@@ -37,6 +37,44 @@ def doctor(json: bool = False) -> None:
         show(found)
     if found.broken:
         sys.exit(1)
+
+
+def datasets() -> None:
+    """The data sets that REMIX reads by name, one line each."""
+    from rich.console import Console
+
+    from remix.data.show import show_datasets
+
+    show_datasets(Console())
+
+
+def data(action: Literal["prepare"], name: str, data: str | None = None) -> None:
+    """Find a data set, check it, count its images per class; download it if it is not there and can be fetched.
+
+    Args:
+        action: What to do: prepare.
+        name: Of the data set (see: remix datasets), or a folder with one sub-folder of images per class.
+        data: The folder that data sets are kept in; by default the one that REMIX_DATA names.
+
+    Examples:
+        remix data prepare cifar100 --data ~/data
+        remix data prepare photos/
+    """
+    from rich.console import Console
+
+    from remix.data import DataError
+    from remix.data.prepare import prepare
+    from remix.data.show import show_splits
+
+    console = Console()
+    try:
+        show_splits(prepare(name, data, console), console)
+    except DataError as error:
+        print(f"remix data {action}: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print(f"remix data {action}: interrupted; the same command goes on from here", file=sys.stderr)
+        sys.exit(130)
 
 
 def backbones(pattern: str = "*") -> None:
@@ -207,12 +245,14 @@ def _words(text: str) -> list[str]:
 COMMANDS: dict[str, Callable[..., None]] = {
     "measure": measure,
     "dream": dream,
+    "data": data,
+    "datasets": datasets,
     "backbones": backbones,
     "doctor": doctor,
 }
 
 # Arguments that are typed without their name.
-_POSITIONAL = {"images", "model", "pattern"}
+_POSITIONAL = {"action", "images", "model", "name", "pattern"}
 
 
 class _Formatter(DefaultHelpFormatter):

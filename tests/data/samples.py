@@ -29,7 +29,9 @@ def make_splits(classes=10, each=6, shape=(3, 4, 4)) -> Splits:
     images[:, 0, 0, 0], images[:, 0, 0, 1] = torch.arange(len(labels)) // 256, torch.arange(len(labels)) % 256
     names = tuple(f"class{k}" for k in range(classes))
     test = ImageDataset(images[::2].clone(), labels[::2], names)
-    return Splits(ImageDataset(images, labels, names), test, Normalisation((0.5,) * shape[0], (0.25,) * shape[0]), "toy")
+    return Splits(
+        ImageDataset(images, labels, names), test, Normalisation((0.5,) * shape[0], (0.25,) * shape[0]), "toy"
+    )
 
 
 def numbers(images: torch.Tensor) -> list[int]:

@@ -2,6 +2,7 @@
 
 import os
 import unicodedata
+import warnings
 
 import pytest
 import torch
@@ -57,7 +58,7 @@ def test_a_class_may_be_called_train(tmp_path):
 def test_a_class_of_the_test_part_needs_training_images(tmp_path):
     make_folder(tmp_path / "train", classes=("cat",))
     make_folder(tmp_path / "test", classes=("cat", "emu"))
-    with pytest.raises(DataError, match="classes that .* has not: emu"):
+    with pytest.raises(DataError, match=r"classes that .* has not: emu"):
         load(tmp_path, size=8)
 
 
@@ -84,7 +85,7 @@ def test_an_empty_class_is_refused(tmp_path):
     root = make_folder(tmp_path / "photos")
     (root / "emu").mkdir()
     (root / "emu" / "notes.txt").write_text("to do")
-    with pytest.raises(DataError, match="class folder emu of .*add images or remove"):
+    with pytest.raises(DataError, match=r"class folder emu of .*add images or remove"):
         load(root, size=8)
 
 
@@ -196,6 +197,13 @@ def test_a_folder_that_may_not_be_listed(tmp_path, monkeypatch):
             load(root, size=8)
     finally:
         (root / "cat").chmod(0o700)
+
+
+def test_reading_leaves_the_filters_of_warnings_alone(tmp_path):
+    """They are global, and files are decoded by several threads."""
+    before = list(warnings.filters)
+    load(make_folder(tmp_path, each=40), size=8, lazy=True).train.decoded()
+    assert list(warnings.filters) == before
 
 
 def test_lazy_or_not_is_decided_by_size(tmp_path, monkeypatch):

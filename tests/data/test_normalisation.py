@@ -6,7 +6,9 @@ import torch
 from remix.data import CLIP, IMAGENET, DataError, Normalisation
 
 
-@pytest.mark.parametrize("normalisation", [IMAGENET, CLIP, Normalisation((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761))])
+@pytest.mark.parametrize(
+    "normalisation", [IMAGENET, CLIP, Normalisation((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761))]
+)
 def test_every_byte_survives_the_way_there_and_back(normalisation):
     images = torch.arange(256, dtype=torch.uint8).view(1, 1, 16, 16).repeat(2, 3, 1, 1)
     floats = normalisation.normalise(images)

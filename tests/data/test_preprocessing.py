@@ -51,6 +51,8 @@ def test_all_ways_to_hand_in_an_image_give_the_same(tmp_path):
         pixels.transpose(2, 0, 1),
         first,
         first.float() / 255,
+        first.double() / 255,
+        first.half() / 255,
     ]
     results = prepare().batch(ways)
     assert results.shape == (len(ways), 3, 16, 16)
@@ -85,6 +87,17 @@ def test_a_very_wide_image_needs_no_more_memory_than_its_middle():
 def test_what_is_no_image_is_refused(image, message):
     with pytest.raises(UnreadableImage, match=message):
         prepare()(image)
+
+
+def test_a_picture_that_cannot_be_decoded(tmp_path):
+    Image.effect_noise((64, 64), 90).save(tmp_path / "a.jpg")
+    (tmp_path / "a.jpg").write_bytes((tmp_path / "a.jpg").read_bytes()[:900])
+    with Image.open(tmp_path / "a.jpg") as opened, pytest.raises(UnreadableImage, match="damaged"):
+        prepare()(opened)
+
+
+def test_bfloat16_is_read():
+    assert prepare()(torch.ones(3, 16, 16, dtype=torch.bfloat16)).min() == 255
 
 
 def test_it_is_kept_as_json():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -37,16 +36,14 @@ def open_picture(file: Path | str | BinaryIO, channels: int = 3) -> Image.Image:
     """
     name = file if isinstance(file, (str, Path)) else None
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what Pillow warns of is either handled below or raised on decoding
-            with Image.open(file, formats=_FORMATS) as image:
-                width, height = image.size
-                if min(width, height) < _MIN_SIDE:
-                    raise UnreadableImage(name, f"{width} x {height} pixels are too few to show anything")
-                if width * height > _MAX_PIXELS:
-                    raise UnreadableImage(name, f"{width} x {height} pixels are too many (limit {_MAX_PIXELS:,})")
-                image.load()
-                return to_channels(ImageOps.exif_transpose(image), channels)
+        with Image.open(file, formats=_FORMATS) as image:
+            width, height = image.size
+            if min(width, height) < _MIN_SIDE:
+                raise UnreadableImage(name, f"{width} x {height} pixels are too few to show anything")
+            if width * height > _MAX_PIXELS:
+                raise UnreadableImage(name, f"{width} x {height} pixels are too many (limit {_MAX_PIXELS:,})")
+            image.load()
+            return to_channels(ImageOps.exif_transpose(image), channels)
     except UnreadableImage as error:
         raise UnreadableImage(name, error.reason) from None
     except Exception as error:  # decoders of damaged files raise almost anything
@@ -85,9 +82,14 @@ def as_picture(image: Any, channels: int) -> Image.Image:
     if isinstance(image, (str, Path)):
         return open_picture(image, channels)
     if isinstance(image, Image.Image):
-        return to_channels(ImageOps.exif_transpose(image), channels)
+        try:
+            return to_channels(ImageOps.exif_transpose(image), channels)
+        except OSError as error:  # it was opened but not yet decoded
+            raise UnreadableImage(None, _reason(None, error)) from error
     if isinstance(image, Tensor):
-        return to_channels(Image.fromarray(_bytes_hwc(image.detach().cpu().numpy(), channels_first=True)), channels)
+        values = image.detach().cpu()
+        array = (values.float() if values.is_floating_point() else values).numpy()
+        return to_channels(Image.fromarray(_bytes_hwc(array, channels_first=True)), channels)
     return to_channels(Image.fromarray(_bytes_hwc(np.asarray(image), channels_first=False)), channels)
 
 

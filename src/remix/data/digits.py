@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from sklearn.datasets import load_digits
 
 from remix.data.images import ImageDataset
 from remix.data.normalisation import Normalisation
@@ -18,13 +17,15 @@ NORMALISATION = Normalisation((0.3053,), (0.3759,))
 
 @dataset("digits")
 def digits(holdout: float = 0.2, seed: int = 0) -> Splits:
-    """1,797 grey images of handwritten digits, 8 x 8, 10 classes; comes with scikit-learn.
+    """1,797 handwritten digits, 8 x 8 grey, 10 classes; needs nothing.
 
     Args:
         holdout: fraction of every class that is the test part.
         seed: of that split.
 
     """
+    from sklearn.datasets import load_digits  # takes a second: only who asks for them waits for it
+
     found = load_digits()
     pixels = np.rint(found.images * (255 / 16)).astype(np.uint8)
     labels = torch.from_numpy(found.target.astype(np.int64))

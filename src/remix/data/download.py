@@ -8,6 +8,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from io import FileIO
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -20,7 +21,7 @@ __all__ = ["check_md5", "fetch"]
 Report = Callable[[int, int | None], None]
 """Told after each piece: bytes so far, and bytes in all if the server says."""
 
-_ATTEMPTS = 5
+_ATTEMPTS = 3
 _PIECE = 2**18
 
 
@@ -60,9 +61,13 @@ def fetch(download: Download, folder: Path, report: Report = lambda done, total:
             break
         fruitless = fruitless + 1 if part.stat().st_size == before else 1
         if fruitless >= _ATTEMPTS or isinstance(problem, urllib.error.HTTPError):
+            kept = "What arrived is kept, and the next attempt goes on from there; or fetch"
+            if not part.stat().st_size:
+                kept = "Fetch"
+                part.unlink()
             raise MissingData(
-                f"cannot download {download.url} ({_reason(problem)}). What arrived is kept and continued next time; "
-                f"or fetch {Path(download.file).name} elsewhere and put it at {printable(target)}"
+                f"cannot download {download.url} ({_reason(problem)}). {kept} {target.name} elsewhere and put it at "
+                f"{printable(target)}"
             ) from problem
         time.sleep(patience * 2 ** (fruitless - 1))
     try:
@@ -107,19 +112,24 @@ def _append(
     answer: http.client.HTTPResponse, part: Path, start: int, total: int | None, report: Report
 ) -> Exception | None:
     done = start
-    with part.open("r+b") as stream:
-        stream.truncate(start)
+    with part.open("r+b", buffering=0) as stream:  # what arrived is on disk when the process is killed
+        if stream.seek(0, os.SEEK_END) > start:
+            stream.truncate(start)
         stream.seek(start)
         while piece := answer.read(_PIECE):
-            try:
-                stream.write(piece)
-                stream.flush()
-            except OSError as error:
-                raise DataError(f"cannot write {printable(part)}: {error.strerror}") from error
+            _write(stream, piece, part)
             done += len(piece)
             report(done, total)
         os.fsync(stream.fileno())
     return None if total is None or done >= total else ConnectionError(f"broke off after {done:,} of {total:,} bytes")
+
+
+def _write(stream: FileIO, piece: bytes, part: Path) -> None:
+    try:
+        while piece:
+            piece = piece[stream.write(piece) :]
+    except OSError as error:
+        raise DataError(f"cannot write {printable(part)}: {error.strerror}") from error
 
 
 def _reason(error: Exception) -> str:

@@ -32,9 +32,10 @@ _MD5 = {
     place="fashion-mnist/ with {train,t10k}-{images-idx3,labels-idx1}-ubyte, plain or .gz",
     downloads=tuple(Download(f"{_BASE}{name}.gz", f"fashion-mnist/{name}.gz", md5) for name, md5 in _MD5.items()),
     counts=(60_000, 10_000),
+    content="9fa648723ea5f97b8524ea3c8bfe1cb99578955b368d876ee32456e7e57af6b3",
 )
 def fashion_mnist(root: Path) -> Splits:
-    """70,000 grey pictures of clothes, 28 x 28, 10 classes."""
+    """70,000 pictures of clothes, 28 x 28 grey, 10 classes."""
     for folder in (root / name for name in _FOLDERS):
         found = [_plain_or_zipped(folder / name) for name in _MD5]
         files = [file for file in found if file is not None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
@@ -69,8 +70,10 @@ def _decode_all(
     """Reasons by unusable file, and with ``keep`` the pixels, uint8 (N, C, H, W); rows of unusable files are void."""
     pixels = torch.empty(len(paths), *preprocessing.shape, dtype=torch.uint8) if keep else None
     rows: Sequence[Tensor | None] = list(pixels) if pixels is not None else [None] * len(paths)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = list(pool.map(_decode_into, rows, paths, repeat(preprocessing)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Pillow's remarks on odd files: what matters is whether they decode
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            results = list(pool.map(_decode_into, rows, paths, repeat(preprocessing)))
     return {path: reason for path, reason in zip(paths, results, strict=True) if reason is not None}, pixels
 
 

@@ -25,7 +25,7 @@ def folder(
     lazy: bool | None = None,
     normalisation: Normalisation | None = None,
 ) -> Splits:
-    """Any folder of images, one sub-folder per class; give its path instead of a name.
+    """Your images, one sub-folder per class; type the path instead.
 
     With sub-folders train and test (or val) those are the parts, otherwise a fraction of every class is held out.
     Every file is decoded once; those that cannot be used are left out and listed in ``Splits.skipped``.

@@ -1,7 +1,7 @@
 """Reads the pickle files of CIFAR as data, without Python's unpickler: nothing in them can be executed.
 
 A pickle is a program for a stack machine. This one knows the instructions that build numbers, strings, lists, tuples,
-dicts and numpy arrays of numbers, and no others. Names of functions are only compared with the four that such arrays
+dicts and numpy arrays of numbers, and no others. Names of functions are only compared with the few that such arrays
 need; none is ever looked up.
 """
 
@@ -50,6 +50,7 @@ _KNOWN = {
     **dict.fromkeys(
         [("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "_reconstruct")], _Name("array")
     ),
+    **dict.fromkeys([("numpy.core.numeric", "_frombuffer"), ("numpy._core.numeric", "_frombuffer")], _Name("buffer")),
     ("numpy", "ndarray"): _Name("ndarray"),
     ("numpy", "dtype"): _Name("dtype"),
     ("_codecs", "encode"): _Name("encode"),
@@ -159,6 +160,9 @@ class _Machine:
         kind = function.kind if isinstance(function, _Name) else ""
         if kind == "array":
             self.push(_Array())
+        elif kind == "buffer":
+            raw, dtype, shape, order = arguments
+            self.push(_array(shape, dtype, order == "F", raw))
         elif kind == "dtype" and isinstance(arguments[0], (str, bytes)):
             self.push(_Dtype(_text(arguments[0])))
         elif kind == "encode" and arguments[1] == "latin1":
@@ -190,7 +194,8 @@ def _array(shape: Any, dtype: Any, fortran: bool, raw: Any) -> np.ndarray[Any, A
     code = np.dtype(dtype.code)
     if math.prod(shape) * code.itemsize != len(raw):
         raise _Refused(f"an array of shape {shape} does not fit its {len(raw):,} bytes")
-    return np.frombuffer(raw, code).reshape(shape, order="F" if fortran else "C")
+    array = np.frombuffer(raw, code).reshape(shape, order="F" if fortran else "C")
+    return array if array.flags.writeable else array.copy()
 
 
 def _put(machine: _Machine, key: int) -> None:
@@ -217,6 +222,7 @@ _INSTRUCTIONS: dict[int, _Instruction] = {
     ord("C"): lambda m: m.bytes(m.number("B")),
     ord("B"): lambda m: m.bytes(m.number("I")),
     0x8E: lambda m: m.bytes(m.number("Q")),
+    0x96: lambda m: m.bytes(m.number("Q")),
     0x8C: lambda m: m.push(str(m.take(m.number("B")), "utf-8")),
     ord("X"): lambda m: m.push(str(m.take(m.number("I")), "utf-8")),
     ord("t"): lambda m: m.push(tuple(m.marked())),

@@ -64,7 +64,8 @@ def prepare(name: str, root: str | Path | None = None, console: Console | None =
         try:
             write_atomically(index, json.dumps(_index(splits), indent=1) + "\n")
         except OSError as error:
-            console.print(f"no index was written to {printable(index.parent)} ({error.strerror}): reading takes longer")
+            note = f"no index was written to {printable(index.parent)} ({error.strerror}): reading takes longer"
+            console.print(note, soft_wrap=True, markup=False)
     return splits
 
 

@@ -18,12 +18,9 @@ _MANY_FILES = 20
 
 def show_datasets(console: Console) -> None:
     """One line for each data set."""
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column()
+    width = max(len(entry.name) for entry in list_datasets())
     for entry in list_datasets():
-        table.add_row(entry.name, entry.about)
-    console.print(table)
+        console.print(f"[bold]{entry.name:{width}}[/bold]  {escape(entry.about)}", highlight=False, soft_wrap=True)
 
 
 def show_splits(splits: Splits, console: Console) -> None:
@@ -34,7 +31,9 @@ def show_splits(splits: Splits, console: Console) -> None:
     counts = {part: data.counts() for part, data in parts.items()}
     shape = " x ".join(map(str, splits.train.input_shape))
     where = f" in {printable(splits.source)}" if splits.source else ""
-    table = Table(title=escape(f"{splits.name}{where}: {len(splits.classes)} classes, {shape}"), title_justify="left")
+    title = f"{splits.name}{where}: {len(splits.classes)} classes, images {shape}"
+    console.print(escape(title), style="bold", highlight=False, soft_wrap=True)
+    table = Table()
     table.add_column("class", overflow="fold")
     for part in parts:
         table.add_column(part, justify="right")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypedDict
@@ -113,7 +114,7 @@ class TaskStream(Sequence[Task]):
 
     def labels(self, index: int) -> range:
         """Labels of the classes of task ``index``. Raises IndexError if there is no such task."""
-        position = range(len(self))[index]
+        position = range(len(self))[operator.index(index)]
         start = sum(self.sizes[:position])
         return range(start, start + self.sizes[position])
 

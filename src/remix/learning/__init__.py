@@ -1,5 +1,34 @@
-"""Losses, metrics, training stages, replay, the learner and its file."""
+"""Losses, training stages, replay, the learner and its file, metrics."""
 
+from remix.learning.learner import InterruptedInversion, Learner
+from remix.learning.method import Method
+from remix.learning.metrics import AccuracyMatrix
 from remix.learning.model_file import Model, load_model, save_model
+from remix.learning.monitor import EpochReport, Monitor
+from remix.learning.replay import Replay, TensorReplay
+from remix.learning.scaling import LossScales
+from remix.learning.sgd import Sgd
+from remix.learning.stage import Batch, Objective, Stage
+from remix.learning.team import Team
+from remix.learning.trainer import TrainingStoppedError
 
-__all__ = ["Model", "load_model", "save_model"]
+__all__ = [
+    "AccuracyMatrix",
+    "Batch",
+    "EpochReport",
+    "InterruptedInversion",
+    "Learner",
+    "LossScales",
+    "Method",
+    "Model",
+    "Monitor",
+    "Objective",
+    "Replay",
+    "Sgd",
+    "Stage",
+    "Team",
+    "TensorReplay",
+    "TrainingStoppedError",
+    "load_model",
+    "save_model",
+]

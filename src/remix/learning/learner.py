@@ -73,7 +73,8 @@ class Learner:
         monitor: Monitor | None = None,
     ) -> None:
         self.team = team or Team()
-        self.student = Classifier(backbone, GrowingHead(backbone.feature_dim, bias=bias)).to(self.team.device)
+        self.student = Classifier(backbone, GrowingHead(backbone.feature_dim, bias=bias))
+        self.team.prepare(self.student)
         self.method, self.normalisation, self.augment, self.batch_size = method, normalisation, augment, batch_size
         self.seed, self.monitor = seed, monitor or Monitor()
         self.generator = torch.Generator().manual_seed(seed)

@@ -41,5 +41,5 @@ class Method(ABC):
     def stages(self, learner: Learner) -> list[Stage]:
         """How the student is trained in this task. Its head has grown already."""
 
-    def remember(self, learner: Learner, data: ImageDataset) -> None:
+    def remember(self, learner: Learner, data: ImageDataset) -> None:  # noqa: B027 (nothing is an answer)
         """Measure what ``learner.memory`` is to keep of this task; ``data`` are its images, seen for the last time."""

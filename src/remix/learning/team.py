@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 
+from remix.learning.shared_batchnorm import share_batchnorm
 from remix.networks import Backbone
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 __all__ = ["Team"]
 
@@ -26,7 +30,11 @@ class Team:
     """
 
     def __init__(self, fabric: Fabric | None = None) -> None:
-        self.fabric = fabric or Fabric(accelerator="cpu", devices=1)
+        if fabric is None:
+            from lightning_fabric import Fabric  # takes a second: only who learns waits for it
+
+            fabric = Fabric(accelerator="cpu", devices=1)
+        self.fabric = fabric
 
     @property
     def device(self) -> torch.device:
@@ -37,6 +45,12 @@ class Team:
     def first(self) -> bool:
         """Whether this process writes files and speaks."""
         return self.fabric.global_rank == 0
+
+    def prepare(self, network: nn.Module) -> None:
+        """Move a network to its device; with several processes, let its BatchNorm layers see the whole batch."""
+        network.to(self.device)
+        if self.fabric.world_size > 1:
+            share_batchnorm(network)
 
     def precision(self) -> AbstractContextManager[None]:
         """The context in which networks run."""

@@ -139,8 +139,8 @@ def _require_finite(terms: dict[str, float], stage: str, epoch: int) -> None:
     bad = [name for name, value in terms.items() if value != value or value in (float("inf"), float("-inf"))]
     if bad:
         raise TrainingStoppedError(
-            f"the loss is not finite any more: {bad[0]} became {terms[bad[0]]} in epoch {epoch + 1} of stage {stage!r}; "
-            "a smaller learning rate usually helps"
+            f"the loss is not finite: {bad[0]} became {terms[bad[0]]} in epoch {epoch + 1} of stage {stage!r}; "
+            "try a smaller learning rate"
         )
 
 

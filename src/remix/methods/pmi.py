@@ -1,5 +1,7 @@
 """PMI: per-layer model inversion with contrastive feature selection."""
 
+# ruff: noqa: RUF009 (frozen dataclasses can be defaults)
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -63,16 +65,16 @@ class Pmi(Method):
     """
 
     first: Sgd = FIRST
-    head: Sgd = Sgd(20, 0.1)  # noqa: RUF009 (frozen)
-    last_block: Sgd = Sgd(20, 0.05, (10, 15))  # noqa: RUF009
-    network: Sgd = Sgd(120, 0.01, (60, 90))  # noqa: RUF009
-    balance: Sgd = Sgd(40, 0.005)  # noqa: RUF009
-    scales: LossScales = LossScales()  # noqa: RUF009
+    head: Sgd = Sgd(20, 0.1)
+    last_block: Sgd = Sgd(20, 0.05, (10, 15))
+    network: Sgd = Sgd(120, 0.01, (60, 90))
+    balance: Sgd = Sgd(40, 0.005)
+    scales: LossScales = LossScales()
     samples: int = 3000
     samples_per_task: int = 2000
     selection: bool = True
-    selectors: SelectorRecipe = SelectorRecipe()  # noqa: RUF009
-    inversion: LayerwiseSettings = LayerwiseSettings(prior=PriorSettings("none"))  # noqa: RUF009
+    selectors: SelectorRecipe = SelectorRecipe()
+    inversion: LayerwiseSettings = LayerwiseSettings(prior=PriorSettings("none"))
 
     # --- dreaming ---
 

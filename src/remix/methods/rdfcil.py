@@ -1,5 +1,7 @@
 """R-DFCIL: relation-guided representation learning (Gao et al., 2022)."""
 
+# ruff: noqa: RUF009 (frozen dataclasses can be defaults)
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -36,8 +38,8 @@ class Rdfcil(Method):
     first: Sgd = Sgd(160, 0.1, (80, 120))
     later: Sgd = Sgd(160, 0.1, (80, 120))
     balance: Sgd = Sgd(40, 0.005)
-    scales: LossScales = LossScales(local=0.5, head=0.0)  # noqa: RUF009 (frozen)
-    generator: GeneratorSettings = GeneratorSettings()  # noqa: RUF009
+    scales: LossScales = LossScales(local=0.5, head=0.0)
+    generator: GeneratorSettings = GeneratorSettings()
 
     def dream(self, learner: Learner) -> Replay:
         """A new generator in every task."""

@@ -1,0 +1,57 @@
+"""`remix datasets` and `remix data prepare` as typed."""
+
+import pytest
+
+from remix import cli
+from remix.data import list_datasets
+from tests.data.samples import make_folder
+from tests.data.test_decode import damaged
+
+
+def test_datasets_are_one_line_each(capsys):
+    cli.main(["datasets"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == [entry.name for entry in list_datasets()]
+    assert max(map(len, lines)) <= 80
+
+
+def test_prepare_shows_counts_and_what_was_left_out(tmp_path, capsys):
+    root = make_folder(tmp_path / "photos", each=10)
+    damaged("text", root / "cat" / "letter.jpg")
+    cli.main(["data", "prepare", str(root)])
+    out = capsys.readouterr().out
+    assert "2 classes" in out
+    assert out.index("dog") < out.index("letter.jpg: not an image")
+
+
+def test_prepare_takes_the_data_folder(tmp_path, capsys):
+    make_folder(tmp_path / "photos", each=10)
+    cli.main(["data", "prepare", "photos", "--data", str(tmp_path)])
+    assert "photos" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [(["nix"], "no data set or folder is called 'nix'"), (["cifar10"], "--data DIR"), (["empty"], "one per class")],
+)
+def test_what_cannot_be_done_is_one_sentence(tmp_path, monkeypatch, capsys, words, message):
+    monkeypatch.delenv("REMIX_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["data", "prepare", *words])
+    assert stop.value.code == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_prepare_can_be_interrupted(monkeypatch, capsys):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("remix.data.prepare.load", interrupt)
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["data", "prepare", "digits"])
+    assert stop.value.code == 130
+    assert "goes on from here" in capsys.readouterr().err

@@ -1,0 +1,169 @@
+"""Downloads from servers on this machine: some know ranges, some break off, some refuse."""
+
+import hashlib
+import http.server
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from remix.data import DataError, MissingData
+from remix.data.download import fetch
+from remix.data.registry import Download
+
+CONTENT = bytes(i * i % 251 for i in range(1_000_000))
+MD5 = hashlib.md5(CONTENT).hexdigest()
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Serves CONTENT; ``breaks`` are the numbers of bytes after which answers break off, one for each answer."""
+
+    def __init__(self, breaks=(), ranges=True, status=200):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.breaks, self.ranges, self.fixed_status = list(breaks), ranges, status
+        self.asked: list[str | None] = []
+
+    def handle_error(self, request, client_address):
+        pass
+
+    def __enter__(self):
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.shutdown()
+        self.server_close()
+
+    def download(self, md5=MD5):
+        return Download(f"http://127.0.0.1:{self.server_address[1]}/file.bin", "folder/file.bin", md5)
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        wanted = self.headers.get("Range")
+        self.server.asked.append(wanted)
+        if self.server.fixed_status != 200:
+            self.send_error(self.server.fixed_status)
+            return
+        start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and self.server.ranges else 0
+        if start >= len(CONTENT):
+            self.send_error(416)
+            return
+        body = CONTENT[start:]
+        self.send_response(206 if start else 200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.server.breaks:
+            self.wfile.write(body[: self.server.breaks.pop(0)])
+            self.close_connection = True
+            self.connection.shutdown(socket.SHUT_RDWR)
+        else:
+            self.wfile.write(body)
+
+
+def part_of(root: Path) -> Path:
+    return root / "folder" / "file.bin.part"
+
+
+def test_a_file_arrives_whole_and_progress_is_told(tmp_path):
+    seen = []
+    with Server() as server:
+        file = fetch(server.download(), tmp_path, lambda done, total: seen.append((done, total)))
+    assert file == tmp_path / "folder" / "file.bin"
+    assert file.read_bytes() == CONTENT
+    assert seen[-1] == (len(CONTENT), len(CONTENT))
+    assert seen == sorted(seen)
+    assert not part_of(tmp_path).exists()
+
+
+def test_a_connection_that_breaks_off_is_continued(tmp_path):
+    with Server(breaks=[400_000, 1, 0, 300_000]) as server:
+        file = fetch(server.download(), tmp_path, patience=0.001)
+    assert file.read_bytes() == CONTENT
+    assert server.asked[0] is None
+    assert server.asked[1] == "bytes=400000-"
+    assert len(server.asked) == 5
+
+
+def test_the_next_call_continues_the_last(tmp_path):
+    with Server(breaks=[400_000, *[0] * 20]) as server:
+        with pytest.raises(MissingData, match=r"kept, .* put it at .*folder/file\.bin"):
+            fetch(server.download(), tmp_path, patience=0.001)
+        assert part_of(tmp_path).read_bytes() == CONTENT[:400_000]
+        server.breaks.clear()
+        server.asked.clear()
+        assert fetch(server.download(), tmp_path).read_bytes() == CONTENT
+        assert server.asked == ["bytes=400000-"]
+
+
+def test_a_server_without_ranges_starts_over(tmp_path):
+    with Server(breaks=[400_000], ranges=False) as server:
+        assert fetch(server.download(), tmp_path, patience=0.001).read_bytes() == CONTENT
+
+
+def test_a_part_that_is_complete_only_needs_its_name(tmp_path):
+    part_of(tmp_path).parent.mkdir()
+    part_of(tmp_path).write_bytes(CONTENT)
+    with Server() as server:
+        assert fetch(server.download(), tmp_path).read_bytes() == CONTENT
+
+
+def test_a_wrong_beginning_is_found_out_and_not_continued_again(tmp_path):
+    part_of(tmp_path).parent.mkdir()
+    part_of(tmp_path).write_bytes(b"x" * 1000)
+    with Server() as server:
+        with pytest.raises(DataError, match="not the official file"):
+            fetch(server.download(), tmp_path)
+        assert not part_of(tmp_path).exists()
+        assert fetch(server.download(), tmp_path).read_bytes() == CONTENT
+
+
+def test_a_file_that_is_there_is_checked_and_not_fetched(tmp_path):
+    with Server() as server:
+        file = fetch(server.download(), tmp_path)
+        server.asked.clear()
+        assert fetch(server.download(), tmp_path) == file
+        file.write_bytes(CONTENT[:-1])
+        with pytest.raises(DataError, match=r"MD5 .* Remove it"):
+            fetch(server.download(), tmp_path)
+        assert server.asked == []
+
+
+def test_a_refusal_of_the_server_is_not_repeated(tmp_path):
+    with Server(status=404) as server, pytest.raises(MissingData, match="the server answers 404"):
+        fetch(server.download(), tmp_path)
+    assert len(server.asked) == 1
+
+
+def test_no_connection(tmp_path):
+    with Server() as server:
+        download = server.download()
+    with pytest.raises(MissingData, match=r"no connection.*Fetch file\.bin elsewhere and put it at"):
+        fetch(download, tmp_path, patience=0.001)
+    assert list((tmp_path / "folder").iterdir()) == []
+
+
+def test_only_the_web(tmp_path):
+    with pytest.raises(DataError, match="only http"):
+        fetch(Download("file:///etc/passwd", "a", ""), tmp_path)
+
+
+def test_a_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "folder").write_text("in the way")
+    with Server() as server, pytest.raises(DataError, match="cannot write to"):
+        fetch(server.download(), tmp_path)
+
+
+def test_a_full_disk(tmp_path):
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    part_of(tmp_path).parent.mkdir()
+    part_of(tmp_path).symlink_to("/dev/full")
+    with Server() as server, pytest.raises(DataError, match="No space left"):
+        fetch(server.download(), tmp_path)

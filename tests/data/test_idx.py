@@ -1,0 +1,85 @@
+"""IDX files and Fashion-MNIST."""
+
+import gzip
+import struct
+
+import numpy as np
+import pytest
+
+from remix.data import DataError, MissingData, load
+from remix.data.idx import read_idx
+
+
+def idx(array):
+    header = struct.pack(">HBB", 0, 8, array.ndim) + struct.pack(f">{array.ndim}I", *array.shape)
+    return header + array.tobytes()
+
+
+def write_fashion(folder, zipped=True):
+    folder.mkdir(parents=True)
+    generator = np.random.default_rng(0)
+    written = {}
+    for part, count in (("train", 9), ("t10k", 4)):
+        images = generator.integers(0, 256, (count, 28, 28), dtype=np.uint8)
+        labels = generator.integers(0, 10, count, dtype=np.uint8)
+        for name, array in ((f"{part}-images-idx3-ubyte", images), (f"{part}-labels-idx1-ubyte", labels)):
+            content = idx(array)
+            (folder / (name + ".gz" * zipped)).write_bytes(gzip.compress(content) if zipped else content)
+        written[part] = images, labels
+    return written
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("place", ["fashion-mnist", "dataset-fashion-mnist", "FashionMNIST/raw", "."])
+def test_fashion_mnist_where_people_have_it(tmp_path, zipped, place):
+    root = tmp_path / "data"
+    written = write_fashion(root / place, zipped)
+    splits = load("fashion-mnist", root)
+    for dataset, (images, labels) in ((splits.train, written["train"]), (splits.test, written["t10k"])):
+        assert np.array_equal(dataset.images[:, 0].numpy(), images)
+        assert dataset.labels.tolist() == labels.tolist()
+    assert splits.train.input_shape == (1, 28, 28)
+    assert splits.classes[0] == "T-shirt/top"
+
+
+def test_three_of_four_files_are_not_enough(tmp_path):
+    write_fashion(tmp_path / "fashion-mnist")
+    (tmp_path / "fashion-mnist" / "t10k-labels-idx1-ubyte.gz").unlink()
+    with pytest.raises(MissingData, match="fashion-mnist was not found"):
+        load("fashion-mnist", tmp_path)
+
+
+def test_labels_that_do_not_fit_the_images(tmp_path):
+    write_fashion(tmp_path / "fashion-mnist", zipped=False)
+    (tmp_path / "fashion-mnist" / "t10k-labels-idx1-ubyte").write_bytes(idx(np.zeros(3, np.uint8)))
+    with pytest.raises(DataError, match="not images with a label each"):
+        load("fashion-mnist", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\0\0",
+        b"text instead of images",
+        idx(np.zeros((3, 4), np.uint8))[:-1],
+        idx(np.zeros((3, 4), np.uint8)) + b"x",
+        struct.pack(">HBB", 0, 13, 1) + struct.pack(">I", 1) + b"\0\0\0\0",
+        struct.pack(">HBB3I", 0, 8, 3, 2**31, 2**31, 4),
+        struct.pack(">HBB", 0, 8, 2) + b"\0\0",
+    ],
+)
+@pytest.mark.parametrize("zipped", [True, False])
+def test_damaged_files_are_refused(tmp_path, content, zipped):
+    path = tmp_path / ("a.gz" if zipped else "a")
+    path.write_bytes(gzip.compress(content) if zipped else content)
+    with pytest.raises(DataError, match=r"fetch it again|claims"):
+        read_idx(path)
+
+
+def test_damaged_compression_is_refused(tmp_path):
+    content = gzip.compress(idx(np.random.default_rng(0).integers(0, 256, (30, 40), dtype=np.uint8)))
+    for damaged in (content[:-100], content[:50] + bytes(50) + content[100:], b"not gzip at all"):
+        (tmp_path / "a.gz").write_bytes(damaged)
+        with pytest.raises(DataError, match="fetch it again"):
+            read_idx(tmp_path / "a.gz")

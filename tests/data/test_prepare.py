@@ -1,0 +1,217 @@
+"""`remix data prepare`: find, fetch, check, index."""
+
+import dataclasses
+import hashlib
+import io
+import json
+import tarfile
+
+import numpy as np
+import pytest
+from PIL import Image
+from rich.console import Console
+
+from remix.data import DataError, MissingData, load, registry
+from remix.data.checks import content_digest
+from remix.data.file_index import INDEX
+from remix.data.prepare import prepare
+from remix.data.registry import Download
+from remix.data.show import show_datasets, show_splits
+from tests.data.samples import make_folder
+from tests.data.test_cifar import write_binary, write_parquet, write_python
+from tests.data.test_decode import damaged
+from tests.data.test_download import Server
+
+
+@pytest.fixture
+def register(monkeypatch):
+    """Change a registered data set for a test."""
+
+    def change(name, **changes):
+        entries = dict(registry._entries)
+        entries[name] = dataclasses.replace(entries[name], **changes)
+        monkeypatch.setattr(registry, "_entries", entries)
+
+    return change
+
+
+def packed(folder):
+    """A tar.gz of a folder, and its MD5."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz") as archive:
+        archive.add(folder, folder.name)
+    return stream.getvalue(), hashlib.md5(stream.getvalue()).hexdigest()
+
+
+def shown(splits):
+    stream = io.StringIO()
+    show_splits(splits, Console(file=stream, width=100))
+    return stream.getvalue()
+
+
+def test_what_is_there_is_checked_and_indexed(tmp_path, register):
+    register("cifar100", counts=(4, 5), content=None)
+    write_binary(tmp_path, "cifar100")
+    splits = prepare("cifar100", tmp_path)
+    index = json.loads((tmp_path / "cifar-100-binary" / INDEX).read_text())
+    assert index["images"] == {"train": 4, "test": 5}
+    assert index["classes"]["train"] == splits.train.counts()
+
+
+def test_a_number_of_images_that_is_not_official(tmp_path):
+    write_binary(tmp_path, "cifar100")
+    with pytest.raises(DataError, match="has 4 training and 5 test images; cifar100 has 50,000 and 10,000"):
+        prepare("cifar100", tmp_path)
+    assert not (tmp_path / "cifar-100-binary" / INDEX).exists()
+
+
+def test_the_digest_is_that_of_the_content_not_of_its_layout(tmp_path):
+    digests = set()
+    for write in (write_binary, write_python, write_parquet):
+        folder = tmp_path / write.__name__
+        folder.mkdir()
+        write(folder, "cifar100")
+        splits = load("cifar100", folder)
+        digests.add(content_digest(splits.train, splits.test))
+        digests.add(content_digest(splits.train.select([3, 1, 0, 2]), splits.test))
+    assert len(digests) == 1
+    splits.train.images[2, 1, 5, 5] ^= 1
+    assert content_digest(splits.train, splits.test) not in digests
+
+
+def test_one_wrong_pixel_is_found(tmp_path, register):
+    write_binary(tmp_path, "cifar100")
+    splits = load("cifar100", tmp_path)
+    register("cifar100", counts=(4, 5), content=content_digest(splits.train, splits.test))
+    prepare("cifar100", tmp_path)
+    file = tmp_path / "cifar-100-binary" / "test.bin"
+    content = bytearray(file.read_bytes())
+    content[1000] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(DataError, match="not those of the official cifar100"):
+        prepare("cifar100", tmp_path)
+
+
+def test_it_downloads_unpacks_and_reads(tmp_path, register, monkeypatch):
+    (tmp_path / "source").mkdir()
+    write_binary(tmp_path / "source", "cifar100")
+    content, md5 = packed(tmp_path / "source" / "cifar-100-binary")
+    monkeypatch.setattr("tests.data.test_download.CONTENT", content)
+    with Server(breaks=[1000]) as server:
+        url = server.download().url
+        register("cifar100", counts=(4, 5), content=None, downloads=(Download(url, "c.tar.gz", md5),))
+        splits = prepare("cifar100", tmp_path / "data")
+        asked = len(server.asked)
+        prepare("cifar100", tmp_path / "data")
+        assert len(server.asked) == asked == 2
+    assert len(splits.train) == 4
+    assert {p.name for p in (tmp_path / "data").iterdir()} == {"c.tar.gz", "cifar-100-binary"}
+
+
+def test_an_archive_in_the_folder_is_unpacked_without_a_network(tmp_path, register):
+    (tmp_path / "source").mkdir()
+    (tmp_path / "data").mkdir()
+    write_python(tmp_path / "source", "cifar100")
+    content, md5 = packed(tmp_path / "source" / "cifar-100-python")
+    file = tmp_path / "data" / "cifar-100-python.tar.gz"
+    register("cifar100", counts=(4, 5), content=None, archives=(Download("", file.name, md5),))
+    file.write_bytes(content[:-3])
+    with pytest.raises(DataError, match="not the official file"):
+        prepare("cifar100", tmp_path / "data")
+    file.write_bytes(content)
+    assert len(prepare("cifar100", tmp_path / "data").test) == 5
+
+
+def test_offline_it_says_what_to_put_where(tmp_path, register, monkeypatch):
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    with Server() as server:
+        gone = server.download()
+    register("tiny-imagenet", downloads=(dataclasses.replace(gone, file="tiny-imagenet-200.zip"),))
+    with pytest.raises(MissingData) as caught:
+        prepare("tiny-imagenet", tmp_path)
+    assert f"put it at {tmp_path / 'tiny-imagenet-200.zip'}" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_digits_need_nothing():
+    assert len(prepare("digits").train) == 1438
+
+
+def test_without_a_folder_it_asks_for_one(monkeypatch):
+    monkeypatch.delenv("REMIX_DATA", raising=False)
+    with pytest.raises(MissingData, match="--data DIR"):
+        prepare("cifar100")
+
+
+def test_an_indexed_folder_is_not_decoded_again_until_it_changes(tmp_path, monkeypatch):
+    root = make_folder(tmp_path / "photos")
+    damaged("text", root / "cat" / "letter.jpg")
+    prepare(root)
+    opened = []
+    real = Image.open
+    monkeypatch.setattr(Image, "open", lambda *a, **k: opened.append(a) or real(*a, **k))
+    splits = load(root, size=8, lazy=True)
+    assert opened == []
+    assert [one.path.name for one in splits.skipped] == ["letter.jpg"]
+    assert "letter" not in str(splits.train.images.paths + splits.test.images.paths)
+    damaged("truncated", root / "dog" / "new.jpg")
+    assert [one.path.name for one in load(root, size=8, lazy=True).skipped] == ["letter.jpg", "new.jpg"]
+    assert opened
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"fingerprint": 3}', '{"fingerprint": "x", "unusable": []}'])
+def test_a_damaged_index_is_as_good_as_none(tmp_path, content):
+    root = make_folder(tmp_path / "photos")
+    (root / INDEX).write_text(content)
+    assert len(load(root, size=8, lazy=True, holdout=0).train) == 10
+
+
+def test_a_second_look_forgets_the_first(tmp_path):
+    root = make_folder(tmp_path / "photos")
+    bad = damaged("text", root / "cat" / "letter.jpg")
+    assert len(prepare(root).skipped) == 1
+    Image.new("RGB", (9, 9)).save(bad)
+    assert prepare(root).skipped == ()
+
+
+def test_an_index_that_cannot_be_written_is_no_failure(tmp_path, monkeypatch):
+    root = make_folder(tmp_path / "photos")
+
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("remix.data.prepare.write_atomically", refuse)
+    stream = io.StringIO()
+    prepare(root, console=Console(file=stream))
+    assert "Permission denied" in stream.getvalue()
+
+
+def test_the_table_lists_classes_and_then_what_was_left_out(tmp_path):
+    root = make_folder(tmp_path / "photos", classes=("cat", "[red]dog"), each=10)
+    damaged("empty", root / "cat" / "[b]x.jpg")
+    lines = shown(prepare(root)).splitlines()
+    table = "\n".join(lines)
+    assert "[red]dog" in table
+    assert any(line.split("│")[1:4] and "cat" in line and " 8 " in line and " 2 " in line for line in lines)
+    assert lines[-1].endswith("[b]x.jpg: the file is empty")
+
+
+def test_equal_classes_are_one_line():
+    names = tuple(f"c{k}" for k in range(30))
+    images, labels = np.zeros((30, 1, 2, 2), np.uint8), np.arange(30)
+    import torch
+
+    from remix.data import ImageDataset, Normalisation, Splits
+
+    part = ImageDataset(torch.from_numpy(images), torch.from_numpy(labels), names)
+    text = shown(Splits(part, part, Normalisation((0.5,), (0.5,)), "toy"))
+    assert "each of 30" in text
+    assert "c17" not in text
+
+
+def test_the_list_of_data_sets():
+    stream = io.StringIO()
+    show_datasets(Console(file=stream, width=100))
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == len(registry.list_datasets())
+    assert lines[0].startswith("digits ")

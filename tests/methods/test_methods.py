@@ -1,0 +1,184 @@
+"""Every method through two tiny tasks: what changes, what is kept, what is forgotten."""
+
+import gc
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from tiny import settings, tiny_learner, tiny_method, tiny_stream
+from torch import Tensor
+
+from remix.data import ImageDataset, Task, TaskStream
+from remix.learning.learner import Learner
+from remix.learning.method import Method
+from remix.learning.replay import TensorReplay
+from remix.methods import create_method, list_methods, method
+from remix.methods.registry import method_class
+
+METHODS = list(list_methods())
+STREAM = tiny_stream()
+
+
+def task_for(learner: Learner, stream: TaskStream, index: int) -> Task:
+    task = stream[index]
+    if not learner.method.joint:
+        return task
+    labels = range(task.labels.stop)
+    whole = [stream[i].train for i in range(index + 1)]
+    images = torch.cat([part.images for part in whole])  # type: ignore[arg-type]
+    train = ImageDataset(images, torch.cat([part.labels for part in whole]), whole[0].classes)
+    return replace(task, train=train, labels=labels, classes=tuple(train.classes[label] for label in labels))
+
+
+def learned(name: str, tasks: int = 2, seed: int = 0) -> Learner:
+    learner = tiny_learner(name, STREAM, seed)
+    for index in range(tasks):
+        learner.learn(task_for(learner, STREAM, index))
+    return learner
+
+
+def weights(learner: Learner) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in learner.student.state_dict().items()}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_two_tasks(name: str) -> None:
+    learner = learned(name)
+    assert learner.student.head.num_classes == 4
+    assert [record.name for record in learner.memory.classes] == list(STREAM.classes)
+    assert all(torch.isfinite(value).all() for value in weights(learner).values())
+    correct, counts = learner.evaluate_tasks([STREAM.test(0), STREAM.test(1)])
+    assert counts == [20, 20]
+    assert all(0 <= right <= 20 for right in correct)
+    assert learner.teacher is None
+    assert learner.replay is None
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_same_seed_gives_the_same_bits(name: str) -> None:
+    first, again, other = learned(name), learned(name), learned(name, seed=1)
+    a, b, c = weights(first), weights(again), weights(other)
+    assert all(torch.equal(a[key], b[key]) for key in a)
+    assert not all(torch.equal(a[key], c[key]) for key in a)
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if not method_class(name).joint])
+def test_no_image_of_an_old_task_is_reachable(name: str) -> None:
+    """Walks everything that the learner refers to, after its first task and in the middle of the second."""
+    stream = tiny_stream()
+    learner = tiny_learner(name, stream)
+    task = stream[0]
+    old = task.train.images
+    assert isinstance(old, Tensor)
+    kept = {bytes(image.numpy().tobytes()) for image in old}
+    learner.learn(task)
+    storage = old.untyped_storage().data_ptr()
+    del task, old
+    for tensor in reachable_tensors(learner):
+        assert tensor.untyped_storage().data_ptr() != storage
+        if tensor.dtype == torch.uint8 and tensor.dim() == 4:
+            assert not any(bytes(image.numpy().tobytes()) in kept for image in tensor)
+    assert not any(tensor.dim() == 4 and tensor.shape[1:] == (1, 8, 8) for tensor in reachable_tensors(learner))
+
+
+def reachable_tensors(start: Any) -> list[Tensor]:
+    """Every tensor that can be reached from an object through references, modules and types aside."""
+    seen: set[int] = set()
+    queue, found = [start], []
+    while queue:
+        item = queue.pop()
+        if (
+            id(item) in seen
+            or isinstance(item, type)
+            or type(item).__name__ in ("module", "function", "builtin_function_or_method")
+        ):
+            continue
+        seen.add(id(item))
+        if isinstance(item, Tensor):
+            found.append(item)
+        queue += gc.get_referents(item)
+    return found
+
+
+def test_remix_remembers_covariances_gaussians_and_selectors() -> None:
+    memory = learned("remix").memory
+    assert memory.gaussians is not None
+    assert memory.gaussians.labels == (0, 1, 2, 3)
+    assert memory.selectors is not None
+    assert len(memory.selectors) == 4
+    fitted = [layer for layer in memory.layers.values() if layer.normal is not None]
+    assert len(fitted) == 5
+    assert len(memory.layers) == 5 + 4  # and the inputs of every block but the first
+
+
+def test_pmi_keeps_no_covariance() -> None:
+    memory = learned("pmi").memory
+    assert all(layer.normal is None and layer.covariance is None for layer in memory.layers.values())
+
+
+def test_without_selection_there_are_no_selectors() -> None:
+    learner = tiny_learner("pmi", STREAM)
+    learner.method = create_method("pmi", **{**settings("pmi"), "selection": False})
+    learner.learn(STREAM[0])
+    learner.learn(STREAM[1])
+    assert learner.memory.selectors is None
+    assert learner.memory.gaussians is not None
+
+
+def test_the_number_of_pseudo_samples_grows_with_the_tasks() -> None:
+    seen: list[int] = []
+
+    class Spy(type(tiny_method("remix"))):  # type: ignore[misc]
+        def stages(self, learner: Learner) -> Any:
+            if isinstance(learner.replay, TensorReplay):
+                seen.append(len(learner.replay))
+            return super().stages(learner)
+
+    learner = tiny_learner("remix", STREAM)
+    learner.method = Spy(**settings("remix"))
+    for index in range(2):
+        learner.learn(STREAM[index])
+    assert seen == [40]
+
+
+def test_later_tasks_of_remix_move_old_classifiers_only_when_balancing() -> None:
+    learner = tiny_learner("remix", STREAM)
+    learner.learn(STREAM[0])
+    old = learner.student.head.classifier(0).weight.detach().clone()
+    seen: dict[str, bool] = {}
+
+    class Watch(type(learner.monitor)):  # type: ignore[misc]
+        def epoch(self, report: Any) -> None:
+            seen[report.stage] = torch.equal(learner.student.head.classifier(0).weight, old)
+
+    learner.monitor = Watch()
+    learner.learn(STREAM[1])
+    assert seen == {"newest classifier": True, "last block": True, "network": True, "balance the head": False}
+
+
+# --- the registry ---
+
+
+def test_every_method_says_what_it_does_in_one_line() -> None:
+    assert METHODS == ["finetune", "joint", "lwf", "deepinversion", "abd", "rdfcil", "pmi", "remix"]
+    assert all(line.endswith(".") and len(line) < 120 for line in list_methods().values())
+
+
+def test_a_mistyped_method_is_named() -> None:
+    with pytest.raises(ValueError, match="did you mean 'remix'"):
+        create_method("remics")
+
+
+def test_a_mistyped_setting_is_named() -> None:
+    with pytest.raises(ValueError, match="did you mean 'samples'"):
+        create_method("remix", sample=3)
+
+
+def test_a_name_is_given_once() -> None:
+    with pytest.raises(ValueError, match="there is a method 'pmi' already"):
+
+        @method("pmi")
+        class Other(Method):
+            def stages(self, learner: Learner) -> Any:
+                return []

@@ -1,0 +1,58 @@
+"""Every method at a scale of seconds: two tasks of two digits, a narrow network, a few steps of everything."""
+
+from typing import Any
+
+import torch
+
+from remix.data import ImageDataset, Splits, TaskStream, load
+from remix.inversion import GeneratorSettings, LayerwiseSettings, PriorSettings, Schedule
+from remix.learning.learner import Learner
+from remix.learning.method import Method
+from remix.learning.sgd import Sgd
+from remix.learning.team import Team
+from remix.methods import create_method
+from remix.networks import create_backbone
+from remix.statistics import SelectorRecipe
+
+SHORT = Sgd(2, 0.05)
+GENERATOR = GeneratorSettings(schedule=Schedule(4, 1e-3), batch=16, noise=8)
+
+
+def settings(name: str) -> dict[str, Any]:
+    """The method's settings, as short as they can be."""
+    if name == "joint":
+        return {"training": SHORT}
+    common: dict[str, Any] = {"first": SHORT}
+    if name in ("pmi", "remix"):
+        prior = PriorSettings("laplace" if name == "remix" else "none")
+        inversion = LayerwiseSettings(block=Schedule(2, 0.5), refine=Schedule(3, 0.2), prior=prior)
+        stages = {"head": Sgd(1, 0.1), "last_block": Sgd(1, 0.05), "network": SHORT, "balance": Sgd(1, 0.01)}
+        counts = {"samples": 20, "samples_per_task": 20, "selectors": SelectorRecipe(epochs=2)}
+        return {**common, **stages, **counts, "inversion": inversion}
+    common["later"] = SHORT
+    if name in ("rdfcil", "abd", "deepinversion"):
+        common["generator"] = GENERATOR
+    if name == "rdfcil":
+        common["balance"] = Sgd(1, 0.01)
+    return common
+
+
+def tiny_method(name: str) -> Method:
+    return create_method(name, **settings(name))
+
+
+def tiny_stream(per_class: int = 30) -> TaskStream:
+    """Two tasks of two digits, ``per_class`` training images each."""
+    digits = load("digits")
+
+    def few(data: ImageDataset, count: int) -> ImageDataset:
+        rows = [(data.labels == label).nonzero()[:count, 0] for label in range(4)]
+        return data.select(torch.cat(rows))
+
+    splits = Splits(few(digits.train, per_class), few(digits.test, 10), digits.normalisation, "digits")
+    return TaskStream(splits, tasks=2, classes=4)
+
+
+def tiny_learner(name: str, stream: TaskStream, seed: int = 0, team: Team | None = None) -> Learner:
+    backbone = create_backbone("convnet8", width=4, generator=torch.Generator().manual_seed(seed))
+    return Learner(backbone, tiny_method(name), stream.normalisation, batch_size=32, seed=seed, team=team)
