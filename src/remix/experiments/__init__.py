@@ -1,1 +1,1 @@
-"""Presets, runs and their comparison; dreams from a saved model, statistics of a network, and figures that show them."""
+"""Presets, runs and their comparison; dreams of a saved model, statistics of a network, and figures."""

@@ -6,7 +6,7 @@ from remix.inversion import GeneratorSettings, GeneratorSource, ImageGenerator, 
 from remix.learning.learner import InterruptedInversion, Learner
 from remix.learning.replay import GeneratorReplay
 
-__all__ = ["GENERATOR", "dream_generator", "restore_generator"]
+__all__ = ["GENERATOR", "dream_generator", "generator_work", "restore_generator"]
 
 GENERATOR = "generator"
 """Name of the generator among the learner's modules."""
@@ -37,6 +37,12 @@ def restore_generator(learner: Learner, settings: GeneratorSettings) -> Generato
     assert teacher is not None
     knowledge = Knowledge(teacher.backbone, classify=teacher.head)
     return GeneratorReplay(GeneratorSource(_network(learner, settings), knowledge, True, {}, None), teacher)
+
+
+def generator_work(settings: GeneratorSettings) -> tuple[int, int]:
+    """Images that a generator is trained on: each is made once and seen by the network once."""
+    count = settings.schedule.steps * settings.batch
+    return count, count
 
 
 def _network(learner: Learner, settings: GeneratorSettings) -> ImageGenerator:
