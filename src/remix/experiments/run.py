@@ -98,14 +98,14 @@ class _Run:
         self.state = RunState(directory.checkpoints, self.saving)
         found = self.state.load(self.learner)
         self.state.load_inversion(self.learner)
-        told = found or {"matrix": AccuracyMatrix().to_dict(), "metrics": 0, "seconds": {}, "peak": 0}
+        told = found or {"matrix": AccuracyMatrix().to_dict(), "metrics": 0, "seconds": {}, "processor": 0.0, "peak": 0}
         self.matrix = AccuracyMatrix.from_dict(told["matrix"])
         self.monitor = RunMonitor(
             plan_run(config, self.stream),
             self.console,
             directory.log,
             MetricsFile(directory.metrics, told["metrics"]),
-            RunClock(told["seconds"], told["peak"]),
+            RunClock(told["seconds"], told["processor"], told["peak"]),
             self._inversion_step,
         )
         self.learner.monitor = self.monitor
@@ -168,6 +168,7 @@ class _Run:
             "matrix": self.matrix.to_dict(),
             "metrics": self.monitor.metrics.length,
             "seconds": clock.seconds,
+            "processor": clock.processor,
             "peak": clock.peak,
             "threads": torch.get_num_threads(),
         }
@@ -198,6 +199,7 @@ class _Run:
             "matrix": self.matrix.to_dict(),
             "minutes": {name: round(seconds / 60, 3) for name, seconds in clock.seconds.items()},
             "minutes_in_all": round(clock.total / 60, 3),
+            "processor_minutes": round(clock.processor / 60, 3),
             "peak_memory_mib": round(clock.peak / 2**20),
             "threads": torch.get_num_threads(),
             "versions": {"remix": __version__, "torch": torch.__version__, "python": platform.python_version()},

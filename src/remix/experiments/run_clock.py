@@ -12,16 +12,20 @@ __all__ = ["RunClock"]
 
 
 class RunClock:
-    """Seconds by the name of what was done, and the highest memory use so far.
+    """Seconds by the name of what was done, of the wall and of the processor, and the highest memory use so far.
+
+    The two differ where other programs want the processor, or several threads work.
 
     Args:
         seconds: of the parts of the run before this process.
+        processor: of the same, in all.
         peak: in bytes, of the same.
 
     """
 
-    def __init__(self, seconds: Mapping[str, float] | None = None, peak: int = 0) -> None:
+    def __init__(self, seconds: Mapping[str, float] | None = None, processor: float = 0.0, peak: int = 0) -> None:
         self._seconds = dict(seconds or {})
+        self._processor = processor - time.process_time()
         self._peak = peak
         self._current: str | None = None
         self._since = time.perf_counter()
@@ -42,6 +46,11 @@ class RunClock:
     def total(self) -> float:
         """Of all names."""
         return sum(self.seconds.values())
+
+    @property
+    def processor(self) -> float:
+        """Seconds of the processor, of all threads."""
+        return self._processor + time.process_time()
 
     @property
     def peak(self) -> int:

@@ -77,6 +77,7 @@ class RunMonitor(Monitor):
         self.phase = ""
         self.accuracy = ""
         self._phase_began = time.monotonic()
+        self._processor_began = time.process_time()
         self._before = 0  # work of everything before the present phase
         self._epoch = (0, 1)
         self._terms: Mapping[str, float] = {}
@@ -117,20 +118,24 @@ class RunMonitor(Monitor):
     def begin_phase(self, number: int, name: str) -> None:
         """Note the time, and how much was done before."""
         self.end_phase()
-        self.phase, self._phase_began = name, time.monotonic()
+        self.phase, self._phase_began, self._processor_began = name, time.monotonic(), time.process_time()
         self.clock.turn_to(name)
         task = self.plan.tasks[self.task]
         earlier = sum(before.work for before in self.plan.tasks[: self.task])
         self._before = earlier + (task.dream_work if number > 1 else 0)
         self._before += sum(stage.work for stage in task.stages[: max(number - 2, 0)])
-        self._epoch, self._terms = (0, 1), {}
+        epochs = {stage.name: stage.epochs for stage in task.stages}
+        self._epoch, self._terms = (0, epochs.get(name, 1)), {}
 
     def end_phase(self) -> float:
         """Write down how long the present phase took; returns the seconds."""
         if not self.phase:
             return 0.0
         spent = time.monotonic() - self._phase_began
-        self.metrics.write("phase", task=self.task + 1, phase=self.phase, seconds=round(spent, 3))
+        processor = time.process_time() - self._processor_began
+        self.metrics.write(
+            "phase", task=self.task + 1, phase=self.phase, seconds=round(spent, 3), processor=round(processor, 3)
+        )
         if spent >= 1 and self.phase not in ("prepare", "evaluate"):
             numbers = "  ".join(f"{name} {value:.3g}" for name, value in self._terms.items())
             self.say(f"  {self.phase}: {duration(spent)}  {numbers}".rstrip())
@@ -157,7 +162,7 @@ class RunMonitor(Monitor):
         epoch, epochs = self._epoch
         stages = {stage.name: stage.work for stage in self.plan.tasks[self.task].stages}
         work = stages.get(self.phase, 0) * (epoch + done / max(count, 1)) / epochs
-        self._show(f"{self.phase}, epoch {epoch + 1} of {epochs}" if epochs > 1 else self.phase, work)
+        self._show(f"{self.phase}, epoch {epoch + 1} of {epochs}", work)
 
     def epoch(self, report: EpochReport) -> None:
         """Write it down."""

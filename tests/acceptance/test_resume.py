@@ -1,0 +1,157 @@
+"""A run that is killed, at any moment, and gone on with ends with the same bytes as one that was not."""
+
+import io
+import multiprocessing
+import os
+import random
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+from tiny_runs import tiny
+
+from remix.experiments.run_command import run_command
+from remix.experiments.run_directory import RunDirectory
+from remix.experiments.run_monitor import RunMonitor
+from remix.experiments.run_state import RunState, Saving
+
+ALWAYS = Saving(epochs=0.0, phase=0.0, inversion=0.0)
+NEVER = Saving(epochs=1e9, phase=1e9, inversion=1e9)
+
+
+class Crash(BaseException):
+    """As sudden as a power cut: nothing handles it."""
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def go(method: str, out: Path, saving: Saving, resume: bool = True) -> int:
+    return run_command(tiny(method, out), resume=resume, console=Console(file=io.StringIO()), saving=saving)
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory):
+    """The bytes of an unbroken run's matrix and the weights it ends with, by method; each is run once."""
+    known = {}
+
+    def of(method: str) -> tuple[bytes, bytes]:
+        if method not in known:
+            out = tmp_path_factory.mktemp("unbroken") / method
+            assert go(method, out, NEVER) == 0
+            known[method] = result(out)
+        return known[method]
+
+    return of
+
+
+def result(out: Path) -> tuple[bytes, bytes]:
+    directory = RunDirectory(out)
+    return directory.matrix.read_bytes(), directory.model.read_bytes()
+
+
+@pytest.mark.parametrize("method", ["finetune", "joint", "lwf", "deepinversion", "abd", "rdfcil", "pmi", "remix"])
+def test_every_method_goes_on_after_every_epoch_and_phase(method, unbroken, tmp_path, monkeypatch):
+    """Each process saves at three safe points and crashes at the next, until one comes to its end."""
+    expected = unbroken(method)
+    saves = 0
+    original = RunState.save
+
+    def save(self, *args):
+        nonlocal saves
+        if saves == 3:
+            raise Crash
+        saves += 1
+        original(self, *args)
+
+    monkeypatch.setattr(RunState, "save", save)
+    crashes = 0
+    while True:
+        saves = 0
+        try:
+            assert go(method, tmp_path / "run", ALWAYS) == 0
+            break
+        except Crash:
+            crashes += 1
+    assert crashes >= 3
+    assert result(tmp_path / "run") == expected
+
+
+@pytest.mark.parametrize("stop", [Crash, KeyboardInterrupt])
+@pytest.mark.parametrize("method", ["remix", "abd"])
+def test_an_inversion_goes_on_where_it_was_saved(method, stop, unbroken, tmp_path, monkeypatch):
+    expected = unbroken(method)
+    steps: list[int] = []
+    original = RunMonitor.inversion
+
+    def inversion(self, progress):
+        original(self, progress)
+        steps.append(progress.step.step)
+        if len(steps) in (5, 12):
+            raise stop
+
+    monkeypatch.setattr(RunMonitor, "inversion", inversion)
+    for _ in range(2):
+        if stop is Crash:
+            with pytest.raises(Crash):
+                go(method, tmp_path / "run", ALWAYS)
+        else:
+            assert go(method, tmp_path / "run", ALWAYS) == 130
+        assert list((tmp_path / "run" / "checkpoints").glob("inversion-*.safetensors"))
+    made = len(steps)
+    assert go(method, tmp_path / "run", ALWAYS) == 0
+    assert result(tmp_path / "run") == expected
+    assert not list((tmp_path / "run" / "checkpoints").glob("inversion-*.safetensors"))
+    monkeypatch.undo()
+    calls = len(steps)
+    monkeypatch.setattr(RunMonitor, "inversion", lambda self, progress: steps.append(0))
+    assert go(method, tmp_path / "again", NEVER) == 0
+    assert calls == len(steps) - calls, f"steps were repeated: {made} before the last start"
+
+
+def test_kill_9_at_ten_moments(unbroken, tmp_path):
+    """Real processes, killed after random times."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["remix.experiments.run_command", "lightning_fabric", "sklearn.datasets"])
+    chance = random.Random(0)
+
+    def start(method: str, out: Path) -> multiprocessing.process.BaseProcess:
+        process = context.Process(
+            target=run_command, args=(tiny(method, out),), kwargs={"resume": True, "saving": ALWAYS}
+        )
+        process.start()
+        return process
+
+    begin = time.monotonic()
+    warm = start("remix", tmp_path / "warm")
+    warm.join()
+    whole = time.monotonic() - begin
+    assert result(tmp_path / "warm") == unbroken("remix"), "two processes must agree"
+    kills = 0
+    for method in ("remix", "rdfcil"):
+        out, killed = tmp_path / method, 0
+        while killed < 5:
+            process = start(method, out)
+            process.join(timeout=chance.uniform(0.05, 0.6) * whole)
+            if process.is_alive():
+                process.kill()
+                process.join()
+                killed += 1
+            else:
+                assert process.exitcode == 0
+                assert result(out) == unbroken(method)
+                out = tmp_path / f"{method}-{killed}"
+        last = start(method, out)
+        last.join()
+        assert last.exitcode == 0
+        assert result(out) == unbroken(method)
+        kills += killed
+    assert kills == 10
