@@ -1,5 +1,8 @@
 """The `remix` command. Each sub-command is a plain function with typed arguments; `command_line` makes the options.
 
+Arguments before the ``*`` of a function are typed without their name, those after it are options; the docstring is the
+help: its notes on arguments, its text, its examples.
+
 Modules that need torch are imported inside the functions, so that `remix --help` answers at once.
 """
 
@@ -12,23 +15,10 @@ from typing import Literal
 
 from remix.command_line import build_parser
 
-__all__ = [
-    "COMMANDS",
-    "backbones",
-    "compare",
-    "data",
-    "datasets",
-    "doctor",
-    "dream",
-    "main",
-    "measure",
-    "methods",
-    "presets",
-    "run",
-]
+__all__ = ["COMMANDS", "main"]
 
 
-def doctor(json: bool = False) -> None:
+def doctor(*, json: bool = False) -> None:
     """Versions, the Laplace kernels in use and why, threads, memory, devices, data folder.
 
     Args:
@@ -57,7 +47,7 @@ def datasets() -> None:
     show_datasets(Console())
 
 
-def data(action: Literal["prepare"], name: str, data: str | None = None) -> None:
+def data(action: Literal["prepare"], name: str, *, data: str | None = None) -> None:
     """Find a data set, check it, count its images per class; download it if it is not there and can be fetched.
 
     Args:
@@ -88,6 +78,7 @@ def data(action: Literal["prepare"], name: str, data: str | None = None) -> None
 
 def run(
     preset: str,
+    *,
     method: str | None = None,
     seed: int | None = None,
     data: str | None = None,
@@ -134,7 +125,7 @@ def run(
 
 
 def compare(
-    runs: list[str], format: Literal["table", "markdown", "csv", "latex"] = "table", matrices: bool = False
+    runs: list[str], *, format: Literal["table", "markdown", "csv", "latex"] = "table", matrices: bool = False
 ) -> None:
     """Finished runs side by side: mean and standard deviation over seeds, differences over common seeds.
 
@@ -202,6 +193,7 @@ def backbones(pattern: str = "*") -> None:
 
 def measure(
     images: str,
+    *,
     weights: str,
     backbone: str,
     out: str,
@@ -259,8 +251,9 @@ def measure(
 
 
 def dream(
-    out: str,
     model: str | None = None,
+    *,
+    out: str,
     classes: str | None = None,
     count: int = 8,
     strategy: Literal["layerwise", "pixels", "pyramid", "generator"] | None = None,
@@ -289,13 +282,13 @@ def dream(
     (NAME-terms.png). Ctrl-C stops after the current step and saves what was found; --resume goes on to the same bits.
 
     Args:
-        out: The picture to write, NAME.png; the other files are named from it.
         model: Model file, as remix measure makes it. Or give --weights and --backbone.
+        out: The picture to write, NAME.png; the other files are named from it.
         classes: Names separated by commas; all by default, of more than ten the first ten.
         count: Images per class.
         strategy: layerwise - block by block from the features of the classes, then the whole network; pixels - from
-            noise; pyramid - from small to large images; generator - a network that makes images. By default layerwise,
-            or pixels where the model has no statistics of blocks and classes.
+            noise; pyramid - from small to large images; generator - a network that makes images. By default layerwise;
+            where there are no statistics of blocks and classes, pixels, and pyramid from 64 pixels up.
         prior: Covariance of the activations that images are held to. By default laplace, or diagonal without it.
         form: How they are held to it: typical - as far from the mean as real ones; nll - as likely as can be; kl -
             the whole batch distributed as real ones.

@@ -13,10 +13,6 @@ from remix._version import __version__
 
 __all__ = ["build_parser"]
 
-# Arguments that are typed without their name, and those that take several words.
-_POSITIONAL = {"action", "images", "model", "name", "pattern", "preset"}
-_SEVERAL = {"runs", "set"}
-
 
 class _Formatter(DefaultHelpFormatter):
     """Keeps paragraphs and the lines of examples apart, and says of an argument only what its note says."""
@@ -48,7 +44,10 @@ def build_parser(functions: Mapping[str, Callable[..., None]]) -> ArgumentParser
 
 
 def _command_parser(function: Callable[..., None], about: docstring_parser.Docstring) -> ArgumentParser:
-    """Parameters without a name on the command line: those of _POSITIONAL. One that defaults to False is a switch."""
+    """Parameters before the ``*`` are typed without their name, those after it are options.
+
+    An option that defaults to False is a switch: `--json`, not `--json true`. A list takes several words.
+    """
     examples = [line for example in about.examples for line in (example.description or "").splitlines()]
     command = ArgumentParser(
         description="\n\n".join(filter(None, [about.short_description, about.long_description])),
@@ -63,10 +62,11 @@ def _command_parser(function: Callable[..., None], about: docstring_parser.Docst
             {"help": notes[key]} if required else {"help": notes[key], "default": parameter.default}
         )
         flag = f"--{key.replace('_', '-')}"
-        if key in _SEVERAL:
-            name, action = (key, {}) if required else (flag, {"action": "extend"})
+        positional = parameter.kind is not inspect.Parameter.KEYWORD_ONLY
+        if get_origin(_plain(hints[key])) is list:
+            name, action = (key, {}) if positional else (flag, {"action": "extend"})
             command.add_argument(name, type=str, nargs="+", **action, **settings)
-        elif key in _POSITIONAL:
+        elif positional:
             command.add_argument(key, type=hints[key], nargs=None if required else "?", **settings)
         elif parameter.default is False:
             command.add_argument(flag, action="store_true", help=notes[key])
@@ -82,3 +82,8 @@ def _choices(hint: Any) -> tuple[str, ...]:
     """The words of a Literal, also of an optional one."""
     parts = [hint, *get_args(hint)]
     return next((get_args(part) for part in parts if get_origin(part) is Literal), ())
+
+
+def _plain(hint: Any) -> Any:
+    """The type without "or None"."""
+    return next((part for part in get_args(hint) if get_origin(part) is list), hint)

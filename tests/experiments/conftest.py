@@ -30,7 +30,11 @@ class Digits:
     weights: Path
     model: Path
     names: tuple[str, ...] = NAMES
-    options: tuple[str, ...] = tuple(OPTIONS)
+
+    @property
+    def network(self) -> tuple[str, ...]:
+        """The options that name the weights."""
+        return ("--weights", str(self.weights), *OPTIONS)
 
     def load(self) -> Model:
         return load_model(self.model)
@@ -78,10 +82,8 @@ def digits(tmp_path_factory) -> Digits:
     save_file({**classifier.backbone.state_dict(), "fc.weight": head}, folder / "digits.safetensors")
     write_images(folder / "images", 40)
     files = Digits(folder / "images", folder / "digits.safetensors", folder / "digits.remix")
-    main(
-        ["measure", str(files.images), "--weights", str(files.weights), *OPTIONS, "--out", str(files.model)]
-        + ["--kinds", "laplace,dense", "--views", "channels,map"]
-    )
+    both = ("--kinds", "laplace,dense", "--views", "channels,map")
+    main(["measure", str(files.images), *files.network, "--out", str(files.model), *both])
     torch.set_num_threads(threads)
     return files
 

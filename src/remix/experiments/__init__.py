@@ -1,1 +1,1 @@
-"""Presets, runs and their comparison; dreams of a saved model, statistics of a network, and figures."""
+"""Presets, runs and their comparison, dreams, and the figures and tables that show them."""

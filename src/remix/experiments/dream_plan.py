@@ -32,11 +32,12 @@ from remix.inversion import (
 from remix.inversion.dream import chunks
 from remix.laplace import LaplaceNormal
 from remix.learning import Model
-from remix.statistics import LayerStatistics, Memory
+from remix.statistics import LayerStatistics, Memory, batchnorm_statistics
 
 __all__ = ["DreamPlan", "make_plan", "prior_kinds"]
 
 MOST_CLASSES = 10  # where none are named
+_LARGE = 64  # pixels
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,12 +140,12 @@ def make_plan(model: Model, options: DreamOptions) -> DreamPlan:
     if options.classes is None and len(model.classes) > MOST_CLASSES:
         notes.append(f"the first {MOST_CLASSES} of {len(model.classes)} classes; name others with --classes")
     places = model.labels(names)
-    strategy = options.strategy or ("layerwise" if _lacking(model) is None else "pixels")
+    strategy = options.strategy or _usual_strategy(model)
     if strategy == "layerwise":
         _check_layerwise(model, names, places)
     prior = options.prior or ("laplace" if "laplace" in prior_kinds(model.memory) else "diagonal")
     layers = _prior_layers(model, prior)
-    settings = settings_for(strategy, options, prior, model.preprocessing)
+    settings = settings_for(strategy, options, prior, model.preprocessing, _spread(model))
     labels = balanced_labels(places, options.count * len(places))
     _check_spread(options, settings, prior, layers, len(labels))
     if strategy == "generator":
@@ -168,6 +169,13 @@ def make_plan(model: Model, options: DreamOptions) -> DreamPlan:
         "settings": _plain(asdict(settings)),
     }
     return DreamPlan(model, strategy, labels, settings, knowledge, options.seed, record, tuple(notes))
+
+
+def _usual_strategy(model: Model) -> Strategy:
+    """Layer by layer where the model has what it takes; else from noise, larger images from coarse to fine."""
+    if _lacking(model) is None:
+        return "layerwise"
+    return "pyramid" if model.preprocessing.size >= _LARGE else "pixels"
 
 
 def prior_kinds(memory: Memory | None) -> list[PriorKind]:
@@ -248,6 +256,13 @@ def _check_spread(
                 f"the form kl needs more than {layer.dim // rows_per_image} images at a time for '{layer.point}' with "
                 f"{layer.dim} channels of {rows_per_image} positions, got {batch}: raise --count, or use typical or nll"
             )
+
+
+def _spread(model: Model) -> float:
+    """Of what BatchNorm layers receive, as far as they know: see `settings_for`."""
+    backbone: Any = model.classifier.backbone
+    layers = batchnorm_statistics(backbone).values()
+    return sum(float(layer.variance.norm() + layer.variance.sqrt().norm()) for layer in layers)
 
 
 def _fingerprint(model: Model) -> str:

@@ -76,6 +76,7 @@ def run_dream(plan: DreamPlan, files: DreamFiles, console: Console, resume: bool
         except InversionStoppedError as error:
             if error.checkpoint is not None:
                 files.save_checkpoint(error.checkpoint, plan.record)
+                display.say(f"the last good state is in {files.checkpoint}; --resume goes on from there")
             raise
     return _write(plan, files, dream, watch.place)
 

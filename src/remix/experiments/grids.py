@@ -52,7 +52,8 @@ def image_grid(rows: Sequence[GridRow], title: str = "") -> Image.Image:
     if len(shapes) != 1:
         raise ValueError(f"a grid needs images of one shape, got {sorted(shapes) or 'none'}")
     _, height, width = shapes.pop()
-    columns = min(_COLUMNS, max(len(row.images) for row in rows))
+    most = max(len(row.images) for row in rows)
+    columns = -(-most // -(-most // _COLUMNS))  # lines of nearly equal length
     size = _cell(height, width, columns)
     heading = _text_height(title, 15)
     label_width = _label_width(rows)

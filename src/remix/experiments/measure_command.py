@@ -12,7 +12,7 @@ from rich.console import Console
 from remix.experiments.display import Display, duration
 from remix.experiments.dream_command import as_device, on_device
 from remix.experiments.head_order import order_of_names
-from remix.experiments.measuring import Measured, check_request, measure_model, read_images
+from remix.experiments.measuring import Measured, check_request, map_bytes, measure_model, read_images
 from remix.experiments.sources import NetworkFile, read_names
 from remix.learning import save_model
 from remix.statistics import Kind
@@ -54,6 +54,8 @@ def measure_command(
     data, skipped = read_images(images, bare.preprocessing)
     order_of_names(data.classes, names, bare.classifier.head.num_classes)
     _say(console, f"{len(data)} images of {len(data.classes)} classes at {bare.preprocessing.size} pixels")
+    if "map" in views:
+        _say(console, f"note: maps take up to {map_bytes(bare) / 2**30:.1f} GiB of memory while they are measured")
     began = time.monotonic()
     with Display(console) as display:
 

@@ -14,6 +14,7 @@ from remix.data import ImageDataset, Preprocessing, Skipped, load
 from remix.experiments.head_order import HeadOrder, order_of_names, settle_order
 from remix.learning import Model
 from remix.networks import Backbone
+from remix.networks.probe import evaluating, probe_images
 from remix.statistics import (
     ClassGaussians,
     ClassMeter,
@@ -22,13 +23,14 @@ from remix.statistics import (
     Memory,
     Meter,
     Point,
+    Taps,
     batchnorm_points,
     block_input_points,
     feature_point,
     run_meters,
 )
 
-__all__ = ["Measured", "check_request", "measure_model", "read_images"]
+__all__ = ["Measured", "check_request", "map_bytes", "measure_model", "read_images"]
 
 VIEWS = ("channels", "map")
 KINDS = ("laplace", "dense")
@@ -127,6 +129,14 @@ def measure_model(
         memory.record_task([(name, counts[output]) for output, name in enumerate(order.names)])
     provenance = {**bare.provenance, "measured on": f"{seen} images of {len(data.classes)} classes"}
     return Measured(replace(bare, classes=order.names, memory=memory, provenance=provenance), order, seen)
+
+
+def map_bytes(model: Model) -> int:
+    """Most memory that measuring maps takes: of every layer up to a thousand maps, but at most 256 MiB, are kept."""
+    backbone: Any = model.classifier.backbone
+    with evaluating(backbone), Taps(backbone, batchnorm_points(backbone)) as taps:
+        backbone.features(probe_images(backbone, model.preprocessing.shape))
+    return sum(4 * min(1000 * taps[point][0].numel(), 1 << 26) for point in taps)
 
 
 class _Votes(Meter):

@@ -9,6 +9,7 @@ from typing import Any
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 
 from remix.experiments.atomic import written_whole
 
@@ -62,6 +63,7 @@ def terms_figure(history: History, title: str = "") -> Figure:
     for ax, group, scale in zip(axes, [g for g in (positive, signed) if g], _scales(positive, signed), strict=True):
         _draw(ax, phases, group)
         ax.set_yscale(scale)
+        ax.yaxis.set_minor_locator(NullLocator())
         ax.grid(axis="y", color="#e6e6e6", linewidth=0.7)
         ax.set_axisbelow(True)
         ax.set_ylabel("value (unweighted)" if scale == "log" else "value")
@@ -114,7 +116,7 @@ def _name_phases(ax: Any, phases: Sequence[tuple[str, Mapping[str, Sequence[floa
         steps = _steps(terms)
         if number % every == 0:
             ax.annotate(
-                name,
+                name.removeprefix("chunk ").replace(": ", "  "),
                 (start + steps / 2, 1.0),
                 (0, 4),
                 xycoords=("data", "axes fraction"),

@@ -9,10 +9,8 @@ from torch import Tensor
 
 from remix.learning.learner import Learner
 from remix.learning.losses import local_cross_entropy, soft_distillation
-from remix.learning.method import Method
-from remix.learning.sgd import Sgd
-from remix.learning.stage import Batch, Objective, Stage
-from remix.methods.plain import FIRST, first_task
+from remix.learning.stage import Batch, Objective
+from remix.methods.plain import OneStage
 from remix.methods.registry import method
 
 __all__ = ["Lwf"]
@@ -20,29 +18,20 @@ __all__ = ["Lwf"]
 
 @method("lwf")
 @dataclass(frozen=True)
-class Lwf(Method):
+class Lwf(OneStage):
     """Learning without Forgetting: the old model's answers to the new images are kept.
 
     Args:
-        first: training of the first task.
-        later: training of every later task.
         distillation: weight of the old model's answers.
         temperature: that softens them.
 
     """
 
-    first: Sgd = FIRST
-    later: Sgd = FIRST
     distillation: float = 1.0
     temperature: float = 2.0
 
-    def stages(self, learner: Learner) -> list[Stage]:
-        """All of the network: cross-entropy among the new classes, distillation among the old."""
-        if learner.teacher is None:
-            return first_task(learner, self.first)
-        return [Stage("train", [learner.student], self.later, self._objective(learner))]
-
-    def _objective(self, learner: Learner) -> Objective:
+    def objective(self, learner: Learner) -> Objective:
+        """Cross-entropy among the new classes, distillation among the old."""
         teacher, old = learner.teacher, learner.old_classes
         assert teacher is not None
 
