@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import sys
+from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -70,8 +73,9 @@ def execute(
             f"network.backbone {config.network.backbone!r} takes images {tuple(backbone.input_shape)}, those of "
             f"{stream.name} are {stream[0].train.input_shape}; choose another, or set network.options.input_shape"
         )
-    with directory.open(config):
-        return _Run(config, stream, directory, team or Team(), console or Console(), saving or Saving()).finish()
+    team = team or Team()
+    with directory.open(config) if team.first else nullcontext():
+        return _Run(config, stream, directory, team, console or Console(), saving or Saving()).finish()
 
 
 @dataclass
@@ -98,13 +102,15 @@ class _Run:
         self.state = RunState(directory.checkpoints, self.saving)
         found = self.state.load(self.learner)
         self.state.load_inversion(self.learner)
+        self.team.fabric.barrier()  # nobody may write before everybody has read
+        nowhere = Path(os.devnull)
         told = found or {"matrix": AccuracyMatrix().to_dict(), "metrics": 0, "seconds": {}, "processor": 0.0, "peak": 0}
         self.matrix = AccuracyMatrix.from_dict(told["matrix"])
         self.monitor = RunMonitor(
             plan_run(config, self.stream),
             self.console,
-            directory.log,
-            MetricsFile(directory.metrics, told["metrics"]),
+            directory.log if self.team.first else nowhere,
+            MetricsFile(directory.metrics if self.team.first else nowhere, told["metrics"]),
             RunClock(told["seconds"], told["processor"], told["peak"]),
             self._inversion_step,
         )
@@ -134,14 +140,15 @@ class _Run:
         try:
             learner.learn(task, self._safe_point)
         except InterruptedInversion as stop:
-            if stop.checkpoint is not None:
+            if stop.checkpoint is not None and self.team.first:
                 checkpoint = stop.checkpoint
                 self.state.save_inversion(index, lambda: checkpoint, 0.0, force=True)
             raise
         monitor.begin_phase(0, "evaluate")
         self.matrix.add_row(*learner.evaluate_tasks([stream.test(before) for before in range(index + 1)]))
         monitor.end_phase()
-        self.matrix.write(self.directory.matrix)
+        if self.team.first:
+            self.matrix.write(self.directory.matrix)
         micro = self.matrix.accuracy(average="micro")
         monitor.result(self.matrix.row(), self.matrix.accuracy(average="macro"), micro)
         self._save()
@@ -151,14 +158,15 @@ class _Run:
     def _safe_point(self) -> None:
         learner, monitor = self.learner, self.monitor
         within = learner.stage_state.epoch > 0
-        if learner.done == 2 and not within and learner.replay is not None:
+        if self.team.first and learner.done == 2 and not within and learner.replay is not None:
             grid_of(learner, self.directory, monitor.task)
         # After "remember" the task is as good as learned: it is saved with its evaluation.
         if monitor.phase != "remember" and self.state.due(None if within else monitor.phase_seconds):
             self._save()
 
     def _inversion_step(self, progress: Progress, began: float) -> None:
-        self.state.save_inversion(self.monitor.task, progress.snapshot, began)
+        if self.team.first:
+            self.state.save_inversion(self.monitor.task, progress.snapshot, began)
 
     def _save(self) -> None:
         if not self.team.first:
@@ -178,7 +186,7 @@ class _Run:
 
     def _summarise(self) -> dict[str, Any]:
         clock, config, learner = self.monitor.clock, self.config, self.learner
-        if not self.directory.model.is_file():
+        if self.team.first and not self.directory.model.is_file():
             model = Model(
                 learner.student,
                 config.network.backbone,
@@ -205,7 +213,8 @@ class _Run:
             "versions": {"remix": __version__, "torch": torch.__version__, "python": platform.python_version()},
             "command": " ".join(["remix", *sys.argv[1:]]),
         }
-        write_text(self.directory.summary, json.dumps(summary, indent=2) + "\n")
+        if self.team.first:
+            write_text(self.directory.summary, json.dumps(summary, indent=2) + "\n")
         return summary
 
 

@@ -12,7 +12,6 @@ from typing import Any
 from rich.console import Console
 
 from remix.data import MissingData, TaskStream, load
-from remix.experiments.overlay import SettingError
 from remix.experiments.presets import read_preset
 from remix.experiments.run import execute
 from remix.experiments.run_config import RunConfig, build_config, parse_assignments
@@ -20,9 +19,9 @@ from remix.experiments.run_directory import RunDirectory
 from remix.experiments.run_plan import plan_run, show_plan
 from remix.experiments.run_state import Saving
 from remix.experiments.run_tables import result_table
+from remix.experiments.run_team import create_team
 from remix.inversion import InversionStoppedError
 from remix.learning.metrics import AccuracyMatrix
-from remix.learning.team import Team
 from remix.learning.trainer import TrainingStoppedError
 
 __all__ = ["RunOptions", "load_stream", "resolve", "run_command"]
@@ -108,9 +107,12 @@ def run_command(
         _show_result(directory, console)
         return 0
     stream = load_stream(config, options.data)
+    team = create_team(config)
+    if not team.first:
+        console = Console(quiet=True)
     again = f"remix run {options.preset} ... --out {directory.path} --resume"
     try:
-        execute(config, stream, directory, team=_team(config), console=console, saving=saving)
+        execute(config, stream, directory, team=team, console=console, saving=saving)
     except KeyboardInterrupt:
         return _stopped(console, f"interrupted; what was done is saved. Go on with: {again}", 130)
     except (TrainingStoppedError, InversionStoppedError) as error:
@@ -123,7 +125,8 @@ def run_command(
         return _stopped(
             console, f"stopped: {reason}{where}. What was saved before is whole; make room and go on with: {again}", 1
         )
-    _show_result(directory, console)
+    if team.first:
+        _show_result(directory, console)
     return 0
 
 
@@ -132,26 +135,6 @@ def _stream_if_there(config: RunConfig, root: str | None) -> TaskStream | None:
         return load_stream(config, root)
     except MissingData:
         return None
-
-
-def _team(config: RunConfig) -> Team:
-    """Raises SettingError for a device that is not here."""
-    if config.accelerator in ("cpu", "auto") and config.devices == 1 and config.precision == "32":
-        import torch
-
-        if config.accelerator == "cpu" or not (torch.cuda.is_available() or torch.backends.mps.is_available()):
-            return Team()
-    from lightning_fabric import Fabric
-    from lightning_fabric.utilities.exceptions import MisconfigurationException
-
-    try:
-        fabric = Fabric(accelerator=config.accelerator, devices=config.devices, precision=config.precision)  # type: ignore[arg-type]
-    except (MisconfigurationException, ValueError, RuntimeError) as error:
-        raise SettingError(
-            f"{config.devices} device(s) of {config.accelerator!r} cannot be used here: {str(error).splitlines()[0]}"
-        ) from error
-    fabric.launch()
-    return Team(fabric)
 
 
 def _stopped(console: Console, text: str, status: int) -> int:

@@ -30,7 +30,8 @@ class MetricsFile:
 
     def __init__(self, path: Path, length: int) -> None:
         self._file = open(path, "ab")  # noqa: SIM115 (closed with the run)
-        self._file.truncate(length)
+        if path.is_file():  # not the null device
+            self._file.truncate(length)
 
     def write(self, event: str, **values: Any) -> None:
         """Append one line, to the disk at once. Raises OSError."""
