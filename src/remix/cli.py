@@ -132,7 +132,7 @@ def compare(
     Args:
         runs: Folders of runs, or folders that hold some.
         format: table, markdown, csv (one line per run) or latex.
-        matrices: Show the accuracy matrix of the first seed of every method, too.
+        matrices: Show the accuracy matrices, side by side, and name the files to open.
 
     Examples:
         remix compare runs/digits-*
@@ -140,7 +140,7 @@ def compare(
     """
     from rich.console import Console
 
-    from remix.experiments.compare import compare_runs, format_comparison, show_matrices
+    from remix.experiments.compare import compare_runs, format_comparison, show_files, show_matrices
 
     found = compare_runs(runs)
     console = Console()
@@ -151,6 +151,8 @@ def compare(
     if format != "csv":
         for line in (*found.sentences(), *found.remarks):
             console.print(line, highlight=False, soft_wrap=True, markup=False)
+    if matrices:
+        show_files(found, console)
 
 
 def methods() -> None:

@@ -17,11 +17,11 @@ from remix.experiments.overlay import SettingError
 from remix.experiments.paired import Spread, paired_difference, spread
 from remix.experiments.run_config import differences
 from remix.experiments.run_directory import RunDirectory, RunDirectoryError
-from remix.experiments.run_tables import METRICS, result_table
+from remix.experiments.run_tables import METRICS, small_table
 from remix.learning.metrics import AccuracyMatrix
 from remix.methods import list_methods
 
-__all__ = ["Comparison", "Format", "compare_runs", "format_comparison", "show_matrices"]
+__all__ = ["Comparison", "Format", "compare_runs", "format_comparison", "show_files", "show_matrices"]
 
 Format = Literal["table", "markdown", "csv", "latex"]
 _PAIRED_ON = "last_accuracy_macro"
@@ -33,11 +33,13 @@ class Comparison:
 
     Attributes:
         summaries: of the runs, by method, by seed.
+        folders: of the runs, in the same order.
         remarks: what a reader of the numbers should know (runs of different data or training are compared).
 
     """
 
     summaries: dict[str, dict[int, dict[str, Any]]]
+    folders: tuple[Path, ...]
     remarks: tuple[str, ...]
 
     def spread(self, method: str, metric: str) -> Spread | None:
@@ -88,9 +90,9 @@ def compare_runs(folders: Sequence[str | Path]) -> Comparison:
         raise SettingError(f"there is no finished run in {', '.join(map(str, folders))}")
     order = [name for name in list_methods() if name in runs] + sorted(set(runs) - set(list_methods()))
     remarks = [f"not finished, left out: {', '.join(unfinished)}"] if unfinished else []
-    return Comparison(
-        {name: dict(sorted(runs[name].items())) for name in order}, (*remarks, *_inequalities(list(places.values())))
-    )
+    sorted_runs = {name: dict(sorted(runs[name].items())) for name in order}
+    folders = tuple(places[name, seed] for name, seeds in sorted_runs.items() for seed in seeds)
+    return Comparison(sorted_runs, folders, (*remarks, *_inequalities(folders)))
 
 
 def format_comparison(found: Comparison, form: Format) -> str | Table:
@@ -128,12 +130,24 @@ def format_comparison(found: Comparison, form: Format) -> str | Table:
 
 
 def show_matrices(found: Comparison, console: Console) -> None:
-    """The accuracy matrices of the first seed of every method, side by side where there is room."""
+    """The accuracy matrices of the first seed of every method, side by side where there is room: after which task
+    (rows), percent of the test images of which task (columns) were right.
+    """
     tables = []
     for name, runs in found.summaries.items():
         seed, summary = next(iter(runs.items()))
-        tables.append(result_table(f"{name}, seed {seed}", AccuracyMatrix.from_dict(summary["matrix"])))
-    console.print(Columns(tables, padding=(0, 3)))
+        tables.append(small_table(f"{name}, seed {seed}", AccuracyMatrix.from_dict(summary["matrix"])))
+    console.print("accuracy in percent: rows after which task, columns on the images of which task", highlight=False)
+    console.print(Columns(tables, padding=(1, 2)))
+
+
+def show_files(found: Comparison, console: Console) -> None:
+    """What there is to open of every run: its dreams of the old classes, and the model."""
+    for folder in found.folders:
+        dreams = sorted((folder / "dreams").glob("task-*.png"), key=lambda file: int(file.stem.partition("-")[2]))
+        for label, file in (("dreams", dreams[-1] if dreams else None), ("model", folder / "model.remix")):
+            if file is not None and file.is_file():
+                console.print(f"{label:<8} {file}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _csv(found: Comparison) -> str:
@@ -160,7 +174,7 @@ def _runs_in(folder: Path) -> list[RunDirectory]:
     return found
 
 
-def _inequalities(folders: list[Path]) -> list[str]:
+def _inequalities(folders: Sequence[Path]) -> list[str]:
     """Settings besides method and seed in which the runs differ from the first one."""
     first, *others = (RunDirectory(folder).read_config() for folder in folders)
     ignored = ("method", "seed", "settings.")

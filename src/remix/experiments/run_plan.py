@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -77,7 +76,7 @@ def plan_run(config: RunConfig, stream: TaskStream | None) -> RunPlan:
     learner = Learner(create_network(config), config.settings, Normalisation((0.0,), (1.0,)), None)
     plans = []
     for number, (classes, train, test) in enumerate(tasks):
-        learner.teacher = copy.deepcopy(learner.student) if number else None
+        learner.teacher = learner.student if number else None  # whether there is one matters, not which
         pseudo, dream_work = config.settings.dream_work(learner) if number else (0, 0)
         learner.student.head.grow(len(classes), generator=learner.generator)
         seen = sum(images for _, images, _ in tasks[: number + 1]) if config.settings.joint else train
