@@ -15,6 +15,7 @@ from tiny_runs import tiny
 from remix.experiments.run_command import run_command
 from remix.experiments.run_monitor import RunMonitor
 from remix.experiments.run_state import RunState, Saving
+from remix.inversion import Checkpoint
 from remix.statistics import read_file
 
 ALWAYS = Saving(epochs=0.0, phase=0.0, inversion=0.0)
@@ -115,6 +116,31 @@ def test_an_inversion_goes_on_where_it_was_saved(method, stop, unbroken, tmp_pat
     monkeypatch.setattr(RunMonitor, "inversion", lambda self, progress: steps.append(0))
     assert go(method, tmp_path / "again", NEVER) == 0
     assert calls == len(steps) - calls, f"steps were repeated: {made} before the last start"
+
+
+def test_an_inversion_too_large_to_save_goes_on_at_the_last_chunk(unbroken, tmp_path, monkeypatch):
+    """50 and 70 pseudo-samples in chunks of at most 40: what is saved are finished chunks."""
+    expected = unbroken("remix")
+    small = Saving(epochs=1e9, phase=1e9, inversion=0.0, largest=30_000)
+    original, phases = RunMonitor.inversion, []
+
+    def inversion(self, progress):
+        original(self, progress)
+        phases.append(progress.number)
+        if self.task == 2 and progress.number == 8:
+            raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunMonitor, "inversion", inversion)
+        with pytest.raises(Crash):
+            go("remix", tmp_path / "run", small)
+    (file,) = (tmp_path / "run" / "checkpoints").glob("inversion-*.safetensors")
+    assert file.name == "inversion-3.safetensors"
+    assert file.stat().st_size < 40_000
+    checkpoint = Checkpoint.load(file)
+    assert (checkpoint.record["loop"], checkpoint.record["number"]) == (None, 6)
+    assert go("remix", tmp_path / "run", small) == 0
+    assert result(tmp_path / "run") == expected
 
 
 def test_kill_9_at_ten_moments(unbroken, tmp_path):

@@ -103,7 +103,7 @@ def test_what_is_typed_goes_before_the_preset():
     ],
 )
 def test_a_mistake_is_one_sentence(typed, said):
-    with pytest.raises(SettingError, match=".") as caught:
+    with pytest.raises(SettingError) as caught:
         build_config(read_preset("digits"), assignments=parse_assignments([typed]))
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)

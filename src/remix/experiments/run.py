@@ -141,8 +141,7 @@ class _Run:
             learner.learn(task, self._safe_point)
         except InterruptedInversion as stop:
             if stop.checkpoint is not None and self.team.first:
-                checkpoint = stop.checkpoint
-                self.state.save_inversion(index, lambda: checkpoint, 0.0, force=True)
+                self.state.write_inversion(index, stop.checkpoint)
             raise
         monitor.begin_phase(0, "evaluate")
         self.matrix.add_row(*learner.evaluate_tasks([stream.test(before) for before in range(index + 1)]))
@@ -166,7 +165,7 @@ class _Run:
 
     def _inversion_step(self, progress: Progress, began: float) -> None:
         if self.team.first:
-            self.state.save_inversion(self.monitor.task, progress.snapshot, began)
+            self.state.save_inversion(self.monitor.task, progress, began)
 
     def _save(self) -> None:
         if not self.team.first:

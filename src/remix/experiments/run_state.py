@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from remix.inversion import Checkpoint
+from remix.inversion import Checkpoint, Progress
 from remix.learning.learner import Learner
 from remix.learning.learner_state import learner_tensors, replay_tensors, restore
 from remix.statistics import DamagedFileError, read_file, write_file
@@ -26,14 +25,14 @@ class Saving:
         epochs: at the end of an epoch, if so many seconds have passed since the last time.
         phase: at the end of a phase that took so many seconds.
         inversion: in an inversion, if so many seconds have passed since the last time.
-        largest: an unfinished inversion of more bytes than this is not saved; it starts again.
+        largest: an unfinished inversion of more bytes than this is saved only where a new chunk of images begins.
 
     """
 
     epochs: float = 30.0
     phase: float = 10.0
     inversion: float = 60.0
-    largest: int = 120 * 2**20
+    largest: int = 150 * 2**20
 
 
 class RunState:
@@ -52,6 +51,7 @@ class RunState:
         self.folder, self.saving = folder, saving
         self._replay_of: int | None = None
         self._saved = time.monotonic()
+        self._too_large: set[str] = set()  # phases of the present inversion
 
     # --- the learner ---
 
@@ -71,6 +71,7 @@ class RunState:
         content = {"learner": record, "buffer": bool(replay), "task": learner.tasks, "run": about}
         write_file(self._file("state"), _STATE, _VERSION, tensors, content)
         self._saved = time.monotonic()
+        self._too_large.clear()
         if not replay:
             self._file("replay").unlink(missing_ok=True)
         for file in self.folder.glob("inversion-*.safetensors"):
@@ -108,25 +109,41 @@ class RunState:
         if learner.done <= 1 and file.is_file():
             learner.inversion = Checkpoint.load(file)
 
-    def save_inversion(self, task: int, snapshot: Callable[[], Checkpoint], began: float, force: bool = False) -> None:
-        """Write where an inversion stands, unless that was done a short time ago or it is too large.
+    def save_inversion(self, task: int, progress: Progress, began: float) -> None:
+        """Write where an inversion stands, unless that was done a short time ago.
+
+        Where that would be too large, the beginning of every chunk of images is written.
 
         Args:
             task: the task in which it is made.
-            snapshot: makes the checkpoint.
+            progress: of the last step.
             began: when the inversion began, by the monotonic clock.
-            force: write it however short ago the last one was.
 
         """
         now = time.monotonic()
-        if not force and now - max(began, self._saved) < self.saving.inversion:
+        if progress.phase in self._too_large:
             return
-        self._saved = now
-        checkpoint = snapshot()
-        size = sum(tensor.numel() * tensor.element_size() for tensor in checkpoint.tensors.values())
-        if size <= self.saving.largest:
-            checkpoint.save(self._inversion(task))
+        if now - max(began, self._saved) >= self.saving.inversion:
+            fits = self.write_inversion(task, progress.snapshot())
             self._saved = time.monotonic()
+            if fits:
+                return
+            self._too_large.add(progress.phase)
+        if self._too_large and progress.fresh and progress.step.step == 0 and progress.number:
+            self.write_inversion(task, progress.restart())
+
+    def write_inversion(self, task: int, checkpoint: Checkpoint) -> bool:
+        """Write an unfinished inversion; returns whether it was small enough to be written.
+
+        Images that are finished are halved in precision: as pseudo-samples they are held so anyhow.
+        """
+        tensors = {
+            name: tensor.half() if name.startswith("kept.") else tensor for name, tensor in checkpoint.tensors.items()
+        }
+        size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+        if size <= self.saving.largest:
+            Checkpoint(tensors, checkpoint.record).save(self._inversion(task))
+        return size <= self.saving.largest
 
     def _inversion(self, task: int) -> Path:
         return self.folder / f"inversion-{task + 1}.safetensors"
