@@ -59,8 +59,8 @@ def result(out: Path) -> tuple[bytes, dict[str, bytes]]:
     return (out / "matrix.csv").read_bytes(), {name: tensor.numpy().tobytes() for name, tensor in tensors.items()}
 
 
-@pytest.mark.parametrize("method", ["finetune", "joint", "lwf", "deepinversion", "abd", "rdfcil", "pmi", "remix"])
-def test_every_method_goes_on_after_every_epoch_and_phase(method, unbroken, tmp_path, monkeypatch):
+@pytest.mark.parametrize("method", ["finetune", "joint", "deepinversion", "rdfcil", "remix"])
+def test_a_run_goes_on_after_every_epoch_and_phase(method, unbroken, tmp_path, monkeypatch):
     """Each process saves at three safe points and crashes at the next, until one comes to its end."""
     expected = unbroken(method)
     saves = 0
