@@ -64,8 +64,8 @@ def _command_parser(function: Callable[..., None], about: docstring_parser.Docst
         flag = f"--{key.replace('_', '-')}"
         positional = parameter.kind is not inspect.Parameter.KEYWORD_ONLY
         if get_origin(_plain(hints[key])) is list:
-            name, action = (key, {}) if positional else (flag, {"action": "extend"})
-            command.add_argument(name, type=str, nargs="+", **action, **settings)
+            settings |= {"nargs": "+"} if positional else {"nargs": "+", "action": "extend"}
+            command.add_argument(key if positional else flag, type=str, **settings)
         elif positional:
             command.add_argument(key, type=hints[key], nargs=None if required else "?", **settings)
         elif parameter.default is False:

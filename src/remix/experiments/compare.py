@@ -91,8 +91,8 @@ def compare_runs(folders: Sequence[str | Path]) -> Comparison:
     order = [name for name in list_methods() if name in runs] + sorted(set(runs) - set(list_methods()))
     remarks = [f"not finished, left out: {', '.join(unfinished)}"] if unfinished else []
     sorted_runs = {name: dict(sorted(runs[name].items())) for name in order}
-    folders = tuple(places[name, seed] for name, seeds in sorted_runs.items() for seed in seeds)
-    return Comparison(sorted_runs, folders, (*remarks, *_inequalities(folders)))
+    where = tuple(places[name, seed] for name, seeds in sorted_runs.items() for seed in seeds)
+    return Comparison(sorted_runs, where, (*remarks, *_inequalities(where)))
 
 
 def format_comparison(found: Comparison, form: Format) -> str | Table:

@@ -99,7 +99,7 @@ class RunConfig:
 
     def to_plain(self) -> dict[str, Any]:
         """Nested mappings of primitives, every setting spelled out."""
-        return plain(self)  # type: ignore[no-any-return]
+        return plain(self)
 
     @classmethod
     def from_plain(cls, values: Mapping[str, Any]) -> RunConfig:

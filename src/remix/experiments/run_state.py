@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from remix.inversion import Checkpoint, Progress
 from remix.learning.learner import Learner
 from remix.learning.learner_state import learner_tensors, replay_tensors, restore
@@ -88,7 +90,7 @@ class RunState:
         if not self._file("state").is_file():
             return None
         tensors, content = read_file(self._file("state"), _STATE, _VERSION)
-        replay = {}
+        replay: dict[str, Tensor] = {}
         if content["buffer"]:
             replay, told = read_file(self._file("replay"), _REPLAY, _VERSION)
             if told["task"] != content["task"]:
