@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from remix.data import registry as data_registry
+from remix.methods import registry as method_registry
+from remix.networks import registry as network_registry
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TEXT = {page.relative_to(ROOT).as_posix(): page.read_text() for page in PAGES}
@@ -15,6 +19,17 @@ BLOCKS = [
     for page, text in TEXT.items()
     for number, block in enumerate(re.findall(r"^```python\n(.*?)^```", text, re.M | re.S))
 ]
+
+
+@pytest.fixture(autouse=True)
+def own_names():
+    """What a page or an example registers is forgotten again: other tests list every name there is."""
+    registries = (data_registry._entries, network_registry._factories, method_registry._METHODS)
+    before = [dict(registry) for registry in registries]
+    yield
+    for registry, names in zip(registries, before, strict=True):
+        registry.clear()
+        registry.update(names)
 
 
 @pytest.mark.parametrize("block", BLOCKS)
