@@ -15,8 +15,10 @@ help:  ## this list
 setup: $(VENV)/.native  ## virtual environment in .venv, pinned packages, native kernels; then what is in use
 	@$(BIN)/remix doctor
 
-demo: $(VENV)/.native  ## fit the Laplace covariance to real digits and show it: picture and report in demo-output/
-	@$(BIN)/python examples/digits_covariance.py
+demo: $(VENV)/.native  ## learn digits task after task, by fine-tuning and with REMIX, and compare: demo-output/
+	@$(BIN)/remix run digits --method finetune --out demo-output/finetune --resume
+	@$(BIN)/remix run digits --method remix --out demo-output/remix --resume
+	@$(BIN)/remix compare demo-output/finetune demo-output/remix --matrices
 
 test: $(VENV)/.native  ## all tests; with REMIX_DATA=folder also those that need real data
 	$(BIN)/python -m pytest -q -rfEs -n auto --maxprocesses=8 $(ARGS)

@@ -1,4 +1,4 @@
-"""The `remix` command. Each sub-command is a plain function with typed arguments; jsonargparse makes the options.
+"""The `remix` command. Each sub-command is a plain function with typed arguments; `command_line` makes the options.
 
 Arguments before the ``*`` of a function are typed without their name, those after it are options; the docstring is the
 help: its notes on arguments, its text, its examples.
@@ -8,18 +8,14 @@ Modules that need torch are imported inside the functions, so that `remix --help
 
 from __future__ import annotations
 
-import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Literal
 
-import docstring_parser
-from jsonargparse import ArgumentParser, DefaultHelpFormatter
+from remix.command_line import build_parser
 
-from remix._version import __version__
-
-__all__ = ["COMMANDS", "backbones", "data", "datasets", "doctor", "dream", "main", "measure"]
+__all__ = ["COMMANDS", "main"]
 
 
 def doctor(*, json: bool = False) -> None:
@@ -78,6 +74,111 @@ def data(action: Literal["prepare"], name: str, *, data: str | None = None) -> N
     except KeyboardInterrupt:
         print(f"remix data {action}: interrupted; the same command goes on from here", file=sys.stderr)
         sys.exit(130)
+
+
+def run(
+    preset: str,
+    *,
+    method: str | None = None,
+    seed: int | None = None,
+    data: str | None = None,
+    out: str | None = None,
+    resume: bool = False,
+    set: list[str] | None = None,
+    dry_run: bool = False,
+    validation: bool = False,
+    accelerator: Literal["auto", "cpu", "cuda", "mps"] | None = None,
+    devices: int | None = None,
+    precision: Literal["32", "bf16-mixed"] | None = None,
+) -> None:
+    """Learn the classes of a data set task after task with a method, without the data of the old ones.
+
+    Leaves a folder with config.yaml, metrics.jsonl, matrix.csv, summary.json, log.txt, pictures of the dreams of every
+    task, model.remix, and checkpoints: after kill -9 the same command with --resume ends with the same matrix.csv.
+
+    Args:
+        preset: One of those that remix presets lists, or a file NAME.yaml of the same form.
+        method: Instead of the preset's (see: remix methods).
+        seed: Of everything random; 0 by default.
+        data: The folder that data sets are kept in; by default the one that REMIX_DATA names.
+        out: The folder of the run; runs/PRESET-METHOD-seedS by default.
+        resume: Go on with the run in that folder.
+        set: Other settings, such as data.tasks=2 settings.first.epochs=10; config.yaml of a run shows all of them.
+        dry_run: Only print what would be done: tasks, stages, epochs, images.
+        validation: Test on a tenth of the training images instead of the test images, for choosing settings.
+        accelerator: auto, cpu, cuda or mps.
+        devices: Number of processes.
+        precision: 32 or bf16-mixed.
+
+    Examples:
+        remix run digits
+        remix run digits --method finetune --seed 1
+        remix run cifar100-mini --data ~/data --out runs/mini --resume
+        remix run cifar100-10 --dry-run --set settings.samples=1000 data.tasks=20
+    """
+    from remix.experiments.run_command import RunOptions, run_command
+
+    options = RunOptions(preset, method, seed, data, out, set or (), accelerator, devices, precision, validation)
+    status = run_command(options, resume=resume, dry_run=dry_run)
+    if status:
+        sys.exit(status)
+
+
+def compare(
+    runs: list[str], *, format: Literal["table", "markdown", "csv", "latex"] = "table", matrices: bool = False
+) -> None:
+    """Finished runs side by side: mean and standard deviation over seeds, differences over common seeds.
+
+    Args:
+        runs: Folders of runs, or folders that hold some.
+        format: table, markdown, csv (one line per run) or latex.
+        matrices: Show the accuracy matrices, side by side, and name the files to open.
+
+    Examples:
+        remix compare runs/digits-*
+        remix compare runs --format markdown
+    """
+    from rich.console import Console
+
+    from remix.experiments.compare import compare_runs, format_comparison, show_files, show_matrices
+
+    found = compare_runs(runs)
+    console = Console()
+    if matrices:
+        show_matrices(found, console)
+    formatted = format_comparison(found, format)
+    print(formatted) if isinstance(formatted, str) else console.print(formatted)
+    if format != "csv":
+        for line in (*found.sentences(), *found.remarks):
+            console.print(line, highlight=False, soft_wrap=True, markup=False)
+    if matrices:
+        show_files(found, console)
+
+
+def methods() -> None:
+    """The methods that REMIX can run, one line each."""
+    from remix.methods import list_methods
+
+    _list(list_methods())
+
+
+def presets() -> None:
+    """The runs that are prepared: data, tasks, network and schedules, one line each."""
+    from remix.experiments.presets import list_presets
+
+    _list(list_presets())
+
+
+def _list(lines: dict[str, str]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    for name, about in lines.items():
+        table.add_row(name, about)
+    Console().print(table)
 
 
 def backbones(pattern: str = "*") -> None:
@@ -248,79 +349,17 @@ def _words(text: str) -> list[str]:
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
+    "run": run,
+    "compare": compare,
     "measure": measure,
     "dream": dream,
     "data": data,
     "datasets": datasets,
+    "methods": methods,
+    "presets": presets,
     "backbones": backbones,
     "doctor": doctor,
 }
-
-
-class _Formatter(DefaultHelpFormatter):
-    """Keeps paragraphs and the lines of examples apart, and says of an argument only what its note says."""
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        if text.startswith("examples:"):
-            return text
-        return "\n\n".join(super(_Formatter, self)._fill_text(part, width, indent) for part in text.split("\n\n"))
-
-    def _get_help_string(self, action: Any) -> str:
-        note = action.help or ""
-        plain = isinstance(action.default, int | float | str) and not isinstance(action.default, bool)
-        return f"{note} (default: {action.default})" if plain and "==SUPPRESS==" not in str(action.default) else note
-
-
-def build_parser() -> ArgumentParser:
-    """The parser of `remix`, one sub-command per entry of COMMANDS."""
-    parser = ArgumentParser(
-        prog="remix",
-        description="Teach an image classifier new classes without the data of the old ones.",
-        version=__version__,
-        formatter_class=_Formatter,
-    )
-    commands = parser.add_subcommands(title="commands", metavar="command", description="remix COMMAND --help says more")
-    for name, function in COMMANDS.items():
-        about = docstring_parser.parse(function.__doc__ or "")
-        commands.add_subcommand(name, _command_parser(function, about), help=about.short_description)
-    return parser
-
-
-def _command_parser(function: Callable[..., None], about: docstring_parser.Docstring) -> ArgumentParser:
-    """Parameters before the ``*`` are typed without their name, those after it are options.
-
-    An option that defaults to False is a switch: `--json`, not `--json true`.
-    """
-    examples = [line for example in about.examples for line in (example.description or "").splitlines()]
-    command = ArgumentParser(
-        description="\n\n".join(filter(None, [about.short_description, about.long_description])),
-        epilog="examples:\n" + "\n".join(f"  {line.strip()}" for line in examples) if examples else None,
-        formatter_class=_Formatter,
-    )
-    hints = get_type_hints(function)
-    notes = {note.arg_name: note.description for note in about.params}
-    for key, parameter in inspect.signature(function).parameters.items():
-        required = parameter.default is inspect.Parameter.empty
-        settings: dict[str, Any] = (
-            {"help": notes[key]} if required else {"help": notes[key], "default": parameter.default}
-        )
-        flag = f"--{key.replace('_', '-')}"
-        if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
-            command.add_argument(key, type=hints[key], nargs=None if required else "?", **settings)
-        elif parameter.default is False:
-            command.add_argument(flag, action="store_true", help=notes[key])
-        else:
-            choices = _choices(hints[key])
-            if choices:  # only shown: the command itself refuses other words, in a sentence
-                settings["metavar"] = "{" + ",".join(choices) + "}"
-            command.add_argument(flag, type=str if choices else hints[key], required=required, **settings)
-    return command
-
-
-def _choices(hint: Any) -> tuple[str, ...]:
-    """The words of a Literal, also of an optional one."""
-    parts = [hint, *get_args(hint)]
-    return next((get_args(part) for part in parts if get_origin(part) is Literal), ())
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -330,7 +369,7 @@ def main(args: Sequence[str] | None = None) -> None:
     shown instead.
     """
     given = list(sys.argv[1:] if args is None else args)
-    chosen = build_parser().parse_args(given or ["--help"])
+    chosen = build_parser(COMMANDS).parse_args(given or ["--help"])
     try:
         COMMANDS[chosen.subcommand](**chosen[chosen.subcommand].as_dict())
     except (ValueError, OSError) as error:

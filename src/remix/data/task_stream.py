@@ -13,7 +13,7 @@ from remix.data.images import ImageDataset
 from remix.data.normalisation import Normalisation
 from remix.data.splits import Splits, hold_out
 
-__all__ = ["Task", "TaskStream"]
+__all__ = ["Task", "TaskStream", "task_sizes"]
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class TaskStream(Sequence[Task]):
         if classes is not None and not 1 <= classes <= len(found):
             raise DataError(f"classes must be within 1..{len(found)} for {splits.name}, got {classes}")
         self.order = found[:classes]
-        self.sizes = _sizes(len(self.order), tasks, first)
+        self.sizes = task_sizes(len(self.order), tasks, first)
         self.classes = tuple(splits.classes[label] for label in self.order)
         self.splits = splits
         self._train = splits.train.relabelled(self.order)
@@ -122,6 +122,18 @@ class TaskStream(Sequence[Task]):
         """Test images of task ``index`` alone."""
         return self._test.of_classes(self.labels(index))
 
+    def seen(self, index: int) -> Task:
+        """Task ``index`` with the training images of all classes up to it: for the upper bound of joint training."""
+        task = self[index]
+        labels = range(task.labels.stop)
+        return replace(
+            task,
+            train=self._train.of_classes(labels),
+            labels=labels,
+            classes=self.classes[: labels.stop],
+            original=self.order[: labels.stop],
+        )
+
     def with_validation(self, fraction: float = 0.1, seed: int = 0) -> TaskStream:
         """The same stream with a part of the training images in place of the test images, for choosing settings.
 
@@ -131,7 +143,7 @@ class TaskStream(Sequence[Task]):
         return TaskStream(replace(self.splits, train=train, test=held, validation=None), **self._division)
 
 
-def _sizes(classes: int, tasks: int, first: int | None) -> tuple[int, ...]:
+def task_sizes(classes: int, tasks: int, first: int | None) -> tuple[int, ...]:
     """Number of classes of each task."""
     if not 1 <= tasks <= classes:
         raise DataError(f"{classes} classes make 1 to {classes} tasks, got tasks={tasks}")

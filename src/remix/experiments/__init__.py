@@ -1,1 +1,1 @@
-"""Presets, runs, dreams, and the figures and tables that show them."""
+"""Presets, runs and their comparison, dreams, and the figures and tables that show them."""

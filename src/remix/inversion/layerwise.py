@@ -99,7 +99,7 @@ class _Plan:
         assert targets.features is not None
         features = targets.features.to(self.knowledge.like)
         phases = [
-            Phase(f"{prefix}{self.blocks[i].name}", self._block(i, features if i == top else None))
+            Phase(f"{prefix}{self.blocks[i].name}", self._block(i, features if i == top else None), fresh=i == top)
             for i in range(top, -1, -1)
         ]
         return [*phases, Phase(f"{prefix}refine", self._refine(features), keep=True, usable=True)]

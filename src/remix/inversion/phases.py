@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,6 +26,7 @@ class Phase:
         build: from the result of the phase before (None for the first) to the task. It may draw from the generator.
         keep: whether its result is part of what the strategy gives, rather than only a step on the way.
         usable: whether its unfinished result can stand in for that when the run is interrupted.
+        fresh: whether it starts without the result of the phase before, as the first phase of every chunk does.
 
     """
 
@@ -32,17 +34,24 @@ class Phase:
     build: Callable[[Tensor | None, torch.Generator], Task]
     keep: bool = False
     usable: bool = False
+    fresh: bool = False
 
 
 @dataclass(frozen=True)
 class Progress:
-    """A step of a strategy: which phase of how many, and the step itself; ``snapshot()`` makes a checkpoint."""
+    """A step of a strategy: which phase of how many, and the step itself.
+
+    ``snapshot()`` makes a checkpoint. ``restart()`` makes a smaller one, of the beginning of the present phase: what
+    was found to be kept, and for a phase that is not ``fresh`` the result of the one before.
+    """
 
     phase: str
     number: int
     phases: int
     step: StepReport
+    fresh: bool
     snapshot: Callable[[], Checkpoint] = field(repr=False)
+    restart: Callable[[], Checkpoint] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -95,6 +104,7 @@ class _Run:
         self.kept: list[Tensor] = []
         self.history: dict[str, dict[str, list[float]]] = {}
         self.saved: tuple[Checkpoint, torch.Tensor] | None = None
+        self.before = generator.get_state()  # of the generator, before the present phase was built
 
     def resume(self, checkpoint: Checkpoint) -> None:
         record, tensors = checkpoint.record, checkpoint.tensors
@@ -108,11 +118,16 @@ class _Run:
         self.previous = tensors.get("previous")
         self.kept = [tensors[f"kept.{i}"] for i in range(record["kept"])]
         self.history = {phase: dict(terms) for phase, terms in record["history"].items()}
-        self.saved = (checkpoint, tensors["generator"])
+        if record["loop"] is None:
+            self.generator.set_state(tensors["generator"])
+        else:
+            self.saved, self.before = (checkpoint, tensors["generator"]), tensors["before"]
 
     def finish(self) -> Outcome:
         while True:
             phase = self.phases[self.number]
+            if self.saved is None:
+                self.before = self.generator.get_state()
             task = phase.build(self.previous, self.generator)
             state = self._restored(task)
             try:
@@ -150,23 +165,36 @@ class _Run:
         if progress is None:
             return None
         return lambda step: progress(
-            Progress(phase.name, number, len(self.phases), step, lambda: self._checkpoint(phase, task, state))
+            Progress(
+                phase.name,
+                number,
+                len(self.phases),
+                step,
+                phase.fresh,
+                lambda: self._checkpoint(phase, task, state),
+                lambda: self._beginning(phase),
+            )
         )
 
     def _checkpoint(self, phase: Phase, task: Task, state: LoopState) -> Checkpoint:
         tensors = state.to_tensors()
         tensors |= {f"extra.{name}": tensor.clone() for name, tensor in task.variable.extras().items()}
+        tensors |= {"generator": self.generator.get_state(), "before": self.before.clone()}
+        return self._with_results(phase, tensors, state.to_record())
+
+    def _beginning(self, phase: Phase) -> Checkpoint:
+        return self._with_results(phase, {"generator": self.before.clone()}, None)
+
+    def _with_results(self, phase: Phase, tensors: dict[str, Tensor], loop: dict[str, Any] | None) -> Checkpoint:
         tensors |= {f"kept.{i}": tensor for i, tensor in enumerate(self.kept)}
-        tensors["generator"] = self.generator.get_state()
-        if self.previous is not None:
+        if self.previous is not None and not phase.fresh:
             tensors["previous"] = self.previous.clone()  # may be one of those kept, and files hold no tensor twice
-        others = {name: terms for name, terms in self.history.items() if name != phase.name}
         record = {
             "phases": [phase.name for phase in self.phases],
             "number": self.number,
             "kept": len(self.kept),
-            "loop": state.to_record(),
-            "history": others,
+            "loop": loop,
+            "history": {name: terms for name, terms in self.history.items() if name != phase.name},
         }
         return Checkpoint(tensors, record)
 

@@ -83,6 +83,7 @@ class Learner:
         self.replay: Replay | None = None
         self.counts = LabelCounts(1)
         self.modules: dict[str, nn.Module] = {}
+        self.saved_modules: dict[str, dict[str, Tensor]] = {}  # of a restored learner, until they are asked for
         self.done = 0  # phases of the present task
         self.stage_state = StageState()
         self.inversion: Checkpoint | None = None  # of an interrupted inversion, to go on with
@@ -113,7 +114,11 @@ class Learner:
     def module(self, name: str, make: Callable[[], Module]) -> Module:
         """A module that belongs to the present task besides the student, saved with it; made when first asked for."""
         if name not in self.modules:
+            before = self.generator.get_state()
             self.modules[name] = make().to(self.team.device)
+            if name in self.saved_modules:  # made once already: neither its weights nor its random numbers are new
+                self.modules[name].load_state_dict(self.saved_modules.pop(name))
+                self.generator.set_state(before)
         return self.modules[name]  # type: ignore[return-value]
 
     def pooled(self, images: Tensor) -> Tensor:
@@ -185,6 +190,7 @@ class Learner:
         self.method.remember(self, task.train)
         self.teacher, self.replay = None, None
         self.modules = {name: module for name, module in self.modules.items() if name in self.method.carried}
+        self.saved_modules = {}
 
     def inversion_step(self, progress: Progress) -> None:
         """For methods to give to an inversion as ``progress``."""

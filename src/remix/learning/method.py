@@ -33,6 +33,14 @@ class Method(ABC):
         """Pseudo-samples of the old classes, from the frozen teacher; called in every task but the first."""
         return None
 
+    def dream_work(self, learner: Learner) -> tuple[int, int]:
+        """What `dream` would cost now: pseudo-samples made, and images sent through the network for them."""
+        return 0, 0
+
+    def restore_replay(self, learner: Learner) -> Replay:
+        """The replay of a learner that was saved after it had dreamed; buffers of samples are restored without this."""
+        raise NotImplementedError(f"method {self.name!r} does not say how its replay is restored")
+
     @abstractmethod
     def stages(self, learner: Learner) -> list[Stage]:
         """How the student is trained in this task. Its head has grown already."""

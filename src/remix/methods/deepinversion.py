@@ -16,7 +16,7 @@ from remix.learning.method import Method
 from remix.learning.replay import Replay
 from remix.learning.sgd import Sgd
 from remix.learning.stage import Batch, Objective, Stage
-from remix.methods.generated import GENERATOR, dream_generator
+from remix.methods.generated import GENERATOR, dream_generator, generator_work, restore_generator
 from remix.methods.plain import first_task
 from remix.methods.registry import method
 
@@ -50,6 +50,14 @@ class DeepInversion(Method):
     def dream(self, learner: Learner) -> Replay:
         """The generator of the last task, trained further."""
         return dream_generator(learner, self.generator)
+
+    def dream_work(self, learner: Learner) -> tuple[int, int]:
+        """The images that the generator is trained on."""
+        return generator_work(self.generator)
+
+    def restore_replay(self, learner: Learner) -> Replay:
+        """From the generator as it was saved."""
+        return restore_generator(learner, self.generator)
 
     def stages(self, learner: Learner) -> list[Stage]:
         """Everything at once."""

@@ -6,7 +6,7 @@ from remix.inversion import GeneratorSettings, GeneratorSource, ImageGenerator, 
 from remix.learning.learner import InterruptedInversion, Learner
 from remix.learning.replay import GeneratorReplay
 
-__all__ = ["GENERATOR", "dream_generator"]
+__all__ = ["GENERATOR", "dream_generator", "generator_work", "restore_generator"]
 
 GENERATOR = "generator"
 """Name of the generator among the learner's modules."""
@@ -17,9 +17,7 @@ def dream_generator(learner: Learner, settings: GeneratorSettings) -> GeneratorR
     teacher = learner.teacher
     assert teacher is not None
     knowledge = Knowledge(teacher.backbone, classify=teacher.head)
-    network = learner.module(
-        GENERATOR, lambda: ImageGenerator(teacher.backbone.input_shape, settings.noise, learner.generator)
-    )
+    network = _network(learner, settings)
     source = train_generator(
         knowledge,
         learner.generator,
@@ -33,11 +31,20 @@ def dream_generator(learner: Learner, settings: GeneratorSettings) -> GeneratorR
     return GeneratorReplay(source, teacher)
 
 
-def restore_generator(learner: Learner) -> GeneratorReplay:
+def restore_generator(learner: Learner, settings: GeneratorSettings) -> GeneratorReplay:
     """The replay of a learner that was saved after its generator was trained."""
     teacher = learner.teacher
     assert teacher is not None
-    network = learner.modules[GENERATOR]
-    assert isinstance(network, ImageGenerator)
     knowledge = Knowledge(teacher.backbone, classify=teacher.head)
-    return GeneratorReplay(GeneratorSource(network, knowledge, True, {}, None), teacher)
+    return GeneratorReplay(GeneratorSource(_network(learner, settings), knowledge, True, {}, None), teacher)
+
+
+def generator_work(settings: GeneratorSettings) -> tuple[int, int]:
+    """Images that a generator is trained on: each is made once and seen by the network once."""
+    count = settings.schedule.steps * settings.batch
+    return count, count
+
+
+def _network(learner: Learner, settings: GeneratorSettings) -> ImageGenerator:
+    shape = learner.backbone.input_shape
+    return learner.module(GENERATOR, lambda: ImageGenerator(shape, settings.noise, learner.generator))

@@ -98,11 +98,19 @@ class Pmi(Method):
         """Every old class with the same chance, its features from its Gaussian."""
         memory = learner.memory
         assert memory.gaussians is not None
-        count = self.samples + self.samples_per_task * learner.tasks
-        labels = random_labels(range(learner.old_classes), count, learner.generator)
+        labels = random_labels(range(learner.old_classes), self.count(learner), learner.generator)
         return feature_targets(
             labels, memory.gaussians, memory.selectors if self.selection else None, learner.generator
         )
+
+    def count(self, learner: Learner) -> int:
+        """How many pseudo-samples there are in this task."""
+        return self.samples + self.samples_per_task * learner.tasks
+
+    def dream_work(self, learner: Learner) -> tuple[int, int]:
+        """Every step of every block, together one pass through the network, and every step of the refinement."""
+        count = self.count(learner)
+        return count, count * (self.inversion.block.steps + self.inversion.refine.steps)
 
     def knowledge(self, learner: Learner) -> Knowledge:
         """What the inversion may know: the old model and the statistics of its blocks' inputs."""

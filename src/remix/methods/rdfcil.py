@@ -14,7 +14,7 @@ from remix.learning.scaling import LossScales
 from remix.learning.sgd import Sgd
 from remix.learning.stage import Stage
 from remix.methods.distillation import balance_head, distil, projectors
-from remix.methods.generated import dream_generator
+from remix.methods.generated import dream_generator, generator_work, restore_generator
 from remix.methods.plain import first_task
 from remix.methods.registry import method
 
@@ -44,6 +44,14 @@ class Rdfcil(Method):
     def dream(self, learner: Learner) -> Replay:
         """A new generator in every task."""
         return dream_generator(learner, self.generator)
+
+    def dream_work(self, learner: Learner) -> tuple[int, int]:
+        """The images that the generator is trained on."""
+        return generator_work(self.generator)
+
+    def restore_replay(self, learner: Learner) -> Replay:
+        """From the generator as it was saved."""
+        return restore_generator(learner, self.generator)
 
     def stages(self, learner: Learner) -> list[Stage]:
         """Everything at once, then the head alone."""

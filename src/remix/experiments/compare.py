@@ -1,0 +1,184 @@
+"""Finished runs side by side: methods by seeds, and what may be said about their differences."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.columns import Columns
+from rich.console import Console
+from rich.table import Table
+
+from remix.experiments.overlay import SettingError
+from remix.experiments.paired import Spread, paired_difference, spread
+from remix.experiments.run_config import differences
+from remix.experiments.run_directory import RunDirectory, RunDirectoryError
+from remix.experiments.run_tables import METRICS, small_table
+from remix.learning.metrics import AccuracyMatrix
+from remix.methods import list_methods
+
+__all__ = ["Comparison", "Format", "compare_runs", "format_comparison", "show_files", "show_matrices"]
+
+Format = Literal["table", "markdown", "csv", "latex"]
+_PAIRED_ON = "last_accuracy_macro"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs by method.
+
+    Attributes:
+        summaries: of the runs, by method, by seed.
+        folders: of the runs, in the same order.
+        remarks: what a reader of the numbers should know (runs of different data or training are compared).
+
+    """
+
+    summaries: dict[str, dict[int, dict[str, Any]]]
+    folders: tuple[Path, ...]
+    remarks: tuple[str, ...]
+
+    def spread(self, method: str, metric: str) -> Spread | None:
+        """Over the seeds of a method; None if the metric does not exist (forgetting with one task)."""
+        values = [summary["metrics"][metric] for summary in self.summaries[method].values()]
+        return None if None in values else spread(values)
+
+    def sentences(self) -> list[str]:
+        """Every method against the last one of the list, over common seeds."""
+        *others, best = self.summaries
+        values = {
+            name: {seed: summary["metrics"][_PAIRED_ON] for seed, summary in runs.items()}
+            for name, runs in self.summaries.items()
+        }
+        return [
+            paired_difference(values[best], values[other]).sentence(best, other, "points of last accuracy")
+            for other in others
+            if values[best].keys() & values[other].keys()
+        ]
+
+
+def compare_runs(folders: Sequence[str | Path]) -> Comparison:
+    """Read finished runs.
+
+    Args:
+        folders: run directories; folders of run directories are looked into.
+
+    Raises:
+        SettingError: if there is no finished run, or two of the same method and seed.
+        RunDirectoryError: if a result cannot be read.
+
+    """
+    directories = [found for folder in folders for found in _runs_in(Path(folder))]
+    runs: dict[str, dict[int, dict[str, Any]]] = {}
+    places: dict[tuple[str, int], Path] = {}
+    unfinished = []
+    for directory in directories:
+        if not directory.finished:
+            unfinished.append(str(directory.path))
+            continue
+        summary = directory.read_summary()
+        key = summary["method"], summary["seed"]
+        if key in places:
+            raise SettingError(f"{places[key]} and {directory.path} are both {key[0]} with seed {key[1]}; name one")
+        places[key] = directory.path
+        runs.setdefault(key[0], {})[key[1]] = summary
+    if not runs:
+        raise SettingError(f"there is no finished run in {', '.join(map(str, folders))}")
+    order = [name for name in list_methods() if name in runs] + sorted(set(runs) - set(list_methods()))
+    remarks = [f"not finished, left out: {', '.join(unfinished)}"] if unfinished else []
+    sorted_runs = {name: dict(sorted(runs[name].items())) for name in order}
+    where = tuple(places[name, seed] for name, seeds in sorted_runs.items() for seed in seeds)
+    return Comparison(sorted_runs, where, (*remarks, *_inequalities(where)))
+
+
+def format_comparison(found: Comparison, form: Format) -> str | Table:
+    """As a table for the terminal, or text in one of the other formats.
+
+    Raises:
+        SettingError: for an unknown format.
+
+    """
+    heads = ["method", "seeds", *METRICS.values(), "minutes", "peak MiB"]
+    if form == "csv":
+        return _csv(found)
+    rows = []
+    for name, runs in found.summaries.items():
+        cells = [str(found.spread(name, metric) or "") for metric in METRICS]
+        minutes = spread([run["minutes_in_all"] for run in runs.values()])
+        peak = max(run["peak_memory_mib"] for run in runs.values())
+        rows.append([name, " ".join(map(str, runs)), *cells, f"{minutes.mean:.1f}", str(peak)])
+    if form == "table":
+        table = Table(*heads, title="percent, means over tasks; mean ± standard deviation over seeds")
+        for column in table.columns[2:]:
+            column.justify = "right"
+        for row in rows:
+            table.add_row(*row)
+        return table
+    if form == "markdown":
+        lines = [heads, ["---"] * 2 + ["---:"] * (len(heads) - 2), *rows]
+        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    if form == "latex":
+        body = "\n".join(" & ".join(cell.replace("±", r"$\pm$") for cell in row) + r" \\" for row in rows)
+        columns = "ll" + "r" * (len(heads) - 2)
+        top = " & ".join(heads) + r" \\ \hline"
+        return f"\\begin{{tabular}}{{{columns}}}\n{top}\n{body}\n\\end{{tabular}}"
+    raise SettingError(f"format must be one of table, markdown, csv, latex, got {form!r}")
+
+
+def show_matrices(found: Comparison, console: Console) -> None:
+    """The accuracy matrices of the first seed of every method, side by side where there is room: after which task
+    (rows), percent of the test images of which task (columns) were right.
+    """
+    tables = []
+    for name, runs in found.summaries.items():
+        seed, summary = next(iter(runs.items()))
+        tables.append(small_table(f"{name}, seed {seed}", AccuracyMatrix.from_dict(summary["matrix"])))
+    console.print("accuracy in percent: rows after which task, columns on the images of which task", highlight=False)
+    console.print(Columns(tables, padding=(1, 2)))
+
+
+def show_files(found: Comparison, console: Console) -> None:
+    """What there is to open of every run: its dreams of the old classes, and the model."""
+    for folder in found.folders:
+        dreams = sorted((folder / "dreams").glob("task-*.png"), key=lambda file: int(file.stem.partition("-")[2]))
+        for label, file in (("dreams", dreams[-1] if dreams else None), ("model", folder / "model.remix")):
+            if file is not None and file.is_file():
+                console.print(f"{label:<8} {file}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _csv(found: Comparison) -> str:
+    """One line per run: everything, to go on with elsewhere."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    metrics = list(next(iter(next(iter(found.summaries.values())).values()))["metrics"])
+    writer.writerow(["method", "seed", *metrics, "minutes", "peak_memory_mib"])
+    for name, runs in found.summaries.items():
+        for seed, run in runs.items():
+            values = [run["metrics"][metric] for metric in metrics]
+            writer.writerow([name, seed, *values, run["minutes_in_all"], run["peak_memory_mib"]])
+    return text.getvalue().rstrip("\n")
+
+
+def _runs_in(folder: Path) -> list[RunDirectory]:
+    if not folder.is_dir():
+        raise RunDirectoryError(f"there is no folder {folder}")
+    if (folder / "config.yaml").is_file():
+        return [RunDirectory(folder)]
+    found = [RunDirectory(file.parent) for file in sorted(folder.glob("*/config.yaml"))]
+    if not found:
+        raise RunDirectoryError(f"{folder} holds no run")
+    return found
+
+
+def _inequalities(folders: Sequence[Path]) -> list[str]:
+    """Settings besides method and seed in which the runs differ from the first one."""
+    first, *others = (RunDirectory(folder).read_config() for folder in folders)
+    ignored = ("method", "seed", "settings.")
+    names = {
+        line.partition(":")[0] for other in others for line in differences(first, other) if not line.startswith(ignored)
+    }
+    return [f"these runs differ in more than method and seed: {', '.join(sorted(names))}"] if names else []

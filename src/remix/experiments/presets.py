@@ -1,0 +1,74 @@
+"""Presets by name, and configuration files of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from remix.experiments.overlay import SettingError
+
+__all__ = ["list_presets", "read_preset"]
+
+
+def list_presets() -> dict[str, str]:
+    """Every preset with its one line, smallest first."""
+    texts = {name: yaml.safe_load(_file(name).read_text())["about"] for name in _names()}
+    return dict(sorted(texts.items(), key=lambda item: _rank(item[0])))
+
+
+def read_preset(name: str) -> dict[str, Any]:
+    """The content of a preset, or of a YAML file given by its path.
+
+    Raises:
+        SettingError: if there is none, or it is not a mapping in YAML.
+
+    """
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml"):
+        try:
+            return _parse(path.read_text(), name)
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from error
+    if name not in _names():
+        close = get_close_matches(name, _names(), n=1, cutoff=0.5)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        known = ", ".join(sorted(_names(), key=_rank))
+        raise SettingError(f"there is no preset {name!r}; {hint}there are: {known}; or give a file NAME.yaml")
+    return _parse(_file(name).read_text(), name)
+
+
+def _parse(text: str, name: str) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        place = getattr(error, "problem_mark", None)
+        line = f" in line {place.line + 1}" if place is not None else ""
+        raise SettingError(f"{name} is not YAML{line}") from error
+    if not isinstance(values, Mapping):
+        raise SettingError(f"{name} must hold settings as key: value")
+    return dict(values)
+
+
+def _names() -> list[str]:
+    return [file.name.removesuffix(".yaml") for file in _folder().iterdir() if file.name.endswith(".yaml")]
+
+
+def _file(name: str) -> Any:
+    return _folder().joinpath(f"{name}.yaml")
+
+
+def _folder() -> Any:
+    return resources.files("remix").joinpath("presets")
+
+
+def _rank(name: str) -> tuple[int, int, str]:
+    """Small ones first, then by data set and number of tasks."""
+    families = ["digits", "fashion", "cifar100-mini", "cifar100", "tiny"]
+    place = next((i for i, family in enumerate(families) if name.startswith(family)), len(families))
+    tasks = name.rpartition("-")[2]
+    return place, int(tasks) if tasks.isdigit() else 0, name

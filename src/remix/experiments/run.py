@@ -1,0 +1,233 @@
+"""A run: every task of a stream learned with a method, evaluated, written down; goes on after any interruption."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from remix._version import __version__
+from remix.data import TaskStream
+from remix.experiments.grids import GridRow, save_grid
+from remix.experiments.overlay import SettingError
+from remix.experiments.run_clock import RunClock
+from remix.experiments.run_config import RunConfig
+from remix.experiments.run_directory import RunDirectory
+from remix.experiments.run_monitor import MetricsFile, RunMonitor
+from remix.experiments.run_network import create_network, network_options
+from remix.experiments.run_plan import plan_run
+from remix.experiments.run_state import RunState, Saving
+from remix.inversion import Progress
+from remix.learning.learner import InterruptedInversion, Learner
+from remix.learning.metrics import AccuracyMatrix
+from remix.learning.model_file import Model, save_model
+from remix.learning.team import Team
+from remix.learning.text_file import write_text
+
+__all__ = ["execute", "grid_of"]
+
+_PREVIEW = 400  # pseudo-samples looked through for a picture
+_PER_CLASS, _MOST_CLASSES = 12, 20  # of them shown
+
+
+def execute(
+    config: RunConfig,
+    stream: TaskStream,
+    directory: RunDirectory,
+    *,
+    team: Team | None = None,
+    console: Console | None = None,
+    saving: Saving | None = None,
+) -> dict[str, Any]:
+    """Run, or go on with, what `RunDirectory.check` allowed.
+
+    Args:
+        config: the run.
+        stream: its tasks.
+        directory: its folder; what is there of the same run is gone on with.
+        team: device, precision and processes.
+        console: where progress is shown.
+        saving: how often it is saved.
+
+    Returns:
+        the content of ``summary.json``.
+
+    Raises:
+        SettingError: if network and data do not fit.
+        TrainingStoppedError, InversionStoppedError: if numbers are not finite any more.
+        OSError: if files cannot be written. What was saved before is whole.
+        KeyboardInterrupt: after Ctrl-C; an inversion under way was saved.
+
+    """
+    backbone = create_network(config)
+    if tuple(backbone.input_shape) != stream[0].train.input_shape:
+        raise SettingError(
+            f"network.backbone {config.network.backbone!r} takes images {tuple(backbone.input_shape)}, those of "
+            f"{stream.name} are {stream[0].train.input_shape}; choose another, or set network.options.input_shape"
+        )
+    team = team or Team()
+    with directory.open(config) if team.first else nullcontext():
+        return _Run(config, stream, directory, team, console or Console(), saving or Saving()).finish()
+
+
+@dataclass
+class _Run:
+    config: RunConfig
+    stream: TaskStream
+    directory: RunDirectory
+    team: Team
+    console: Console
+    saving: Saving
+
+    def __post_init__(self) -> None:
+        config, directory = self.config, self.directory
+        self.learner = Learner(
+            create_network(config),
+            config.settings,
+            self.stream.normalisation,
+            config.augment,
+            batch_size=config.batch_size,
+            bias=config.network.bias,
+            seed=config.seed,
+            team=self.team,
+        )
+        self.state = RunState(directory.checkpoints, self.saving)
+        found = self.state.load(self.learner)
+        self.state.load_inversion(self.learner)
+        self.team.fabric.barrier()  # nobody may write before everybody has read
+        nowhere = Path(os.devnull)
+        told = found or {"matrix": AccuracyMatrix().to_dict(), "metrics": 0, "seconds": {}, "processor": 0.0, "peak": 0}
+        self.matrix = AccuracyMatrix.from_dict(told["matrix"])
+        self.monitor = RunMonitor(
+            plan_run(config, self.stream),
+            self.console,
+            directory.log if self.team.first else nowhere,
+            MetricsFile(directory.metrics if self.team.first else nowhere, told["metrics"]),
+            RunClock(told["seconds"], told["processor"], told["peak"]),
+            self._inversion_step,
+        )
+        self.learner.monitor = self.monitor
+        if found is not None and told["threads"] != torch.get_num_threads():
+            self.monitor.say(
+                f"note: this run began with {told['threads']} thread(s) and goes on with {torch.get_num_threads()}; "
+                "its last digits may differ from those of an unbroken run"
+            )
+
+    def finish(self) -> dict[str, Any]:
+        monitor, learner = self.monitor, self.learner
+        goes_on = bool(learner.done or learner.inversion)
+        try:
+            with monitor.display:
+                for index in range(learner.tasks, len(self.stream)):
+                    monitor.start_task(index, goes_on)
+                    goes_on = False
+                    self._learn(index)
+            return self._summarise()
+        finally:
+            monitor.close()
+
+    def _learn(self, index: int) -> None:
+        learner, monitor, stream = self.learner, self.monitor, self.stream
+        task = stream.seen(index) if learner.method.joint else stream[index]
+        try:
+            learner.learn(task, self._safe_point)
+        except InterruptedInversion as stop:
+            if stop.checkpoint is not None and self.team.first:
+                self.state.write_inversion(index, stop.checkpoint)
+            raise
+        monitor.begin_phase(0, "evaluate")
+        self.matrix.add_row(*learner.evaluate_tasks([stream.test(before) for before in range(index + 1)]))
+        monitor.end_phase()
+        if self.team.first:
+            self.matrix.write(self.directory.matrix)
+        micro = self.matrix.accuracy(average="micro")
+        monitor.result(self.matrix.row(), self.matrix.accuracy(average="macro"), micro)
+        self._save()
+
+    # --- saving ---
+
+    def _safe_point(self) -> None:
+        learner, monitor = self.learner, self.monitor
+        within = learner.stage_state.epoch > 0
+        if self.team.first and learner.done == 2 and not within and learner.replay is not None:
+            grid_of(learner, self.directory, monitor.task)
+        # After "remember" the task is as good as learned: it is saved with its evaluation.
+        if monitor.phase != "remember" and self.state.due(None if within else monitor.phase_seconds):
+            self._save()
+
+    def _inversion_step(self, progress: Progress, began: float) -> None:
+        if self.team.first:
+            self.state.save_inversion(self.monitor.task, progress, began)
+
+    def _save(self) -> None:
+        if not self.team.first:
+            return
+        clock = self.monitor.clock
+        about = {
+            "matrix": self.matrix.to_dict(),
+            "metrics": self.monitor.metrics.length,
+            "seconds": clock.seconds,
+            "processor": clock.processor,
+            "peak": clock.peak,
+            "threads": torch.get_num_threads(),
+        }
+        self.state.save(self.learner, about)
+
+    # --- the end ---
+
+    def _summarise(self) -> dict[str, Any]:
+        clock, config, learner = self.monitor.clock, self.config, self.learner
+        if self.team.first and not self.directory.model.is_file():
+            model = Model(
+                learner.student,
+                config.network.backbone,
+                network_options(config),
+                self.stream.classes,
+                self.stream.splits.preprocessing,
+                learner.memory,
+                {"method": config.method, "data": config.data.name, "seed": str(config.seed)},
+            )
+            save_model(self.directory.model, model)
+        summary = {
+            "method": config.method,
+            "data": config.data.name,
+            "seed": config.seed,
+            "tasks": len(self.stream),
+            "tested_on": f"{config.data.validation:.0%} of the training images" if config.data.validation else "test",
+            "metrics": self.matrix.summary(),
+            "matrix": self.matrix.to_dict(),
+            "minutes": {name: round(seconds / 60, 3) for name, seconds in clock.seconds.items()},
+            "minutes_in_all": round(clock.total / 60, 3),
+            "processor_minutes": round(clock.processor / 60, 3),
+            "peak_memory_mib": round(clock.peak / 2**20),
+            "threads": torch.get_num_threads(),
+            "versions": {"remix": __version__, "torch": torch.__version__, "python": platform.python_version()},
+            "command": " ".join(["remix", *sys.argv[1:]]),
+        }
+        if self.team.first:
+            write_text(self.directory.summary, json.dumps(summary, indent=2) + "\n")
+        return summary
+
+
+def grid_of(learner: Learner, directory: RunDirectory, task: int) -> None:
+    """Write a picture of the present pseudo-samples, by class. The learner's random numbers are left alone."""
+    assert learner.replay is not None
+    generator = torch.Generator().manual_seed(task)
+    images, labels = learner.replay.preview(_PREVIEW, generator)
+    names = [record.name for record in learner.memory.classes]
+    rows = []
+    for label, name in list(enumerate(names))[:_MOST_CLASSES]:
+        found = images[labels == label][:_PER_CLASS]
+        if len(found):
+            rows.append(GridRow(name, learner.normalisation.denormalise(found).float().cpu() / 255))
+    if rows:
+        title = f"what {learner.method.name} dreams of the old classes before task {task + 1}"
+        save_grid(directory.dreams / f"task-{task + 1}.png", rows, title)

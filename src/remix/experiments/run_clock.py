@@ -1,0 +1,79 @@
+"""Where the time of a run goes, and how much memory it took; goes on after an interruption."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+
+import torch
+
+__all__ = ["RunClock"]
+
+
+class RunClock:
+    """Seconds by the name of what was done, of the wall and of the processor, and the highest memory use so far.
+
+    The two differ where other programs want the processor, or several threads work.
+
+    Args:
+        seconds: of the parts of the run before this process.
+        processor: of the same, in all.
+        peak: in bytes, of the same.
+
+    """
+
+    def __init__(self, seconds: Mapping[str, float] | None = None, processor: float = 0.0, peak: int = 0) -> None:
+        self._seconds = dict(seconds or {})
+        self._processor = processor - time.process_time()
+        self._peak = peak
+        self._current: str | None = None
+        self._since = time.perf_counter()
+
+    def turn_to(self, name: str | None) -> float:
+        """From now on the time is that of ``name``; returns the seconds that the last one took at a stretch."""
+        spent = self._book()
+        self._current = name
+        return spent
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """By name, up to now."""
+        self._book()
+        return dict(self._seconds)
+
+    @property
+    def total(self) -> float:
+        """Of all names."""
+        return sum(self.seconds.values())
+
+    @property
+    def processor(self) -> float:
+        """Seconds of the processor, of all threads."""
+        return self._processor + time.process_time()
+
+    @property
+    def peak(self) -> int:
+        """Highest memory use in bytes: of the process, and of the GPU where there is one."""
+        self._peak = max(self._peak, _resident(), _on_gpu())
+        return self._peak
+
+    def _book(self) -> float:
+        now = time.perf_counter()
+        spent, self._since = now - self._since, now
+        if self._current is not None:
+            self._seconds[self._current] = self._seconds.get(self._current, 0.0) + spent
+        return spent
+
+
+def _resident() -> int:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    highest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return highest if sys.platform == "darwin" else 1024 * highest
+
+
+def _on_gpu() -> int:
+    return torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0

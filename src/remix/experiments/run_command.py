@@ -1,0 +1,156 @@
+"""What `remix run` does."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from remix.data import MissingData, TaskStream, load
+from remix.experiments.presets import read_preset
+from remix.experiments.run import execute
+from remix.experiments.run_config import RunConfig, build_config, parse_assignments
+from remix.experiments.run_directory import RunDirectory
+from remix.experiments.run_plan import plan_run, show_plan
+from remix.experiments.run_state import Saving
+from remix.experiments.run_tables import result_table
+from remix.experiments.run_team import create_team
+from remix.inversion import InversionStoppedError
+from remix.learning.metrics import AccuracyMatrix
+from remix.learning.trainer import TrainingStoppedError
+
+__all__ = ["RunOptions", "load_stream", "resolve", "run_command"]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What was typed.
+
+    Attributes:
+        preset: name of a preset, or a YAML file.
+        method: instead of the preset's.
+        seed: the same.
+        data: folder of the data sets.
+        out: folder of the run; named after preset, method and seed by default.
+        assignments: words of ``--set``.
+        accelerator, devices, precision: instead of the preset's.
+        validation: whether a tenth of the training images stands in for the test images.
+
+    """
+
+    preset: str
+    method: str | None = None
+    seed: int | None = None
+    data: str | None = None
+    out: str | None = None
+    assignments: Sequence[str] = ()
+    accelerator: str | None = None
+    devices: int | None = None
+    precision: str | None = None
+    validation: bool = False
+
+
+def resolve(options: RunOptions) -> RunConfig:
+    """The run that was asked for: preset, then method, then options, then ``--set``. Raises SettingError."""
+    chosen: dict[str, Any] = {
+        "method": options.method,
+        "seed": options.seed,
+        "accelerator": options.accelerator,
+        "devices": options.devices,
+        "precision": options.precision,
+        "data.validation": 0.1 if options.validation else None,
+    }
+    typed = {key: value for key, value in chosen.items() if value is not None}
+    return build_config(read_preset(options.preset), assignments=typed | parse_assignments(options.assignments))
+
+
+def load_stream(config: RunConfig, root: str | None) -> TaskStream:
+    """The tasks of a run. Raises DataError."""
+    data = config.data
+    stream = TaskStream(load(data.name, root), data.tasks, data.order, data.first, data.classes)
+    return stream.with_validation(data.validation) if data.validation else stream
+
+
+def run_command(
+    options: RunOptions,
+    *,
+    resume: bool = False,
+    dry_run: bool = False,
+    console: Console | None = None,
+    saving: Saving | None = None,
+) -> int:
+    """Plan, run or go on with a run, and show its result.
+
+    Returns:
+        the status of the command: 0; 1 if the run was stopped by something that happened (a loss that is not finite, a
+        full disk), which was said; 130 after Ctrl-C.
+
+    Raises:
+        ValueError: (SettingError, DataError, RunDirectoryError) for what the person can set right; nothing was changed.
+
+    """
+    console = console or Console()
+    config = resolve(options)
+    if dry_run:
+        show_plan(config, plan_run(config, _stream_if_there(config, options.data)), console)
+        return 0
+    name = Path(options.preset).stem
+    directory = RunDirectory(options.out or Path("runs") / f"{name}-{config.method}-seed{config.seed}")
+    directory.check(config, resume)
+    if directory.finished:
+        console.print(f"{directory.path} is finished; here is its result", soft_wrap=True, highlight=False)
+        _show_result(directory, console)
+        return 0
+    stream = load_stream(config, options.data)
+    team = create_team(config)
+    if not team.first:
+        console = Console(quiet=True)
+    again = f"remix run {options.preset} ... --out {directory.path} --resume"
+    try:
+        execute(config, stream, directory, team=team, console=console, saving=saving)
+    except KeyboardInterrupt:
+        return _stopped(console, f"interrupted; what was done is saved. Go on with: {again}", 130)
+    except (TrainingStoppedError, InversionStoppedError) as error:
+        return _stopped(console, f"stopped: {error}. What was learned before is in {directory.path}", 1)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) or error.errno is None:
+            raise
+        reason = "the disk is full" if error.errno == errno.ENOSPC else os.strerror(error.errno)
+        where = f" ({error.filename})" if error.filename else ""
+        return _stopped(
+            console, f"stopped: {reason}{where}. What was saved before is whole; make room and go on with: {again}", 1
+        )
+    if team.first:
+        _show_result(directory, console)
+    return 0
+
+
+def _stream_if_there(config: RunConfig, root: str | None) -> TaskStream | None:
+    try:
+        return load_stream(config, root)
+    except MissingData:
+        return None
+
+
+def _stopped(console: Console, text: str, status: int) -> int:
+    console.print(f"remix run: {text}", style="red", soft_wrap=True, highlight=False, markup=False)
+    return status
+
+
+def _show_result(directory: RunDirectory, console: Console) -> None:
+    summary = directory.read_summary()
+    console.print(result_table(summary["method"], AccuracyMatrix.from_dict(summary["matrix"])))
+    minutes = ", ".join(f"{name} {value:.1f}" for name, value in summary["minutes"].items() if value >= 0.05)
+    spent = f"{summary['minutes_in_all']:.1f} minutes ({minutes}; {summary['processor_minutes']:.1f} of the processor)"
+    console.print(f"{spent}, peak memory {summary['peak_memory_mib']:,} MiB", highlight=False)
+    files = {"result": directory.summary, "model": directory.model}
+    last = directory.dreams / f"task-{summary['tasks']}.png"
+    if last.is_file():
+        files["dreams"] = last
+    for label, path in files.items():
+        console.print(f"{label:<8} {path}", soft_wrap=True, highlight=False, markup=False)

@@ -1,0 +1,200 @@
+"""What a run is: data, network, method and its settings. Everything that decides the result, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import yaml
+
+from remix.data import Augment
+from remix.experiments.overlay import SettingError, overlay, plain, set_path, unknown_name
+from remix.learning.method import Method
+from remix.methods import list_methods, method_class
+from remix.networks import backbone_options
+
+__all__ = ["DataConfig", "NetworkConfig", "RunConfig", "build_config", "differences", "parse_assignments"]
+
+Accelerator = Literal["auto", "cpu", "cuda", "mps"]
+Precision = Literal["32", "bf16-mixed"]
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Which classes arrive when.
+
+    Attributes:
+        name: of the data set, or the path of an image folder.
+        tasks: how many.
+        order: of the classes; see `remix.data.class_order`.
+        first: number of classes of the first task, if it differs.
+        classes: use only so many, the first of the order.
+        validation: this fraction of the training images stands in for the test images, for choosing settings; 0 to
+            test on the test images.
+
+    """
+
+    name: str = "digits"
+    tasks: int = 5
+    order: str = "natural"
+    first: int | None = None
+    classes: int | None = None
+    validation: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.validation < 1:
+            raise ValueError(f"validation must be a fraction from 0 to below 1, got {self.validation}")
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """The backbone by name, its options, and whether the classifiers on top have a bias."""
+
+    backbone: str = "convnet8"
+    options: dict[str, Any] = field(default_factory=dict)
+    bias: bool = False
+
+    def __post_init__(self) -> None:
+        known = [name for name in backbone_options(self.backbone) if name != "generator"]
+        for name in self.options:
+            if name not in known:
+                raise unknown_name(name, known, "network.options")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """A run.
+
+    Attributes:
+        data: which classes arrive when.
+        network: that learns them.
+        augment: of real images in training; None for none.
+        batch_size: real images per step, and as many pseudo-samples.
+        method: its name.
+        settings: of the method.
+        seed: of everything random.
+        accelerator: which kind of device.
+        devices: how many processes.
+        precision: of the network's passes.
+
+    """
+
+    data: DataConfig
+    network: NetworkConfig
+    augment: Augment | None
+    batch_size: int
+    method: str
+    settings: Method
+    seed: int = 0
+    accelerator: Accelerator = "cpu"
+    devices: int = 1
+    precision: Precision = "32"
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1 or self.devices < 1:
+            raise ValueError(f"batch_size and devices must be at least 1, got {self.batch_size} and {self.devices}")
+        if not 0 <= self.seed < 2**63:
+            raise ValueError(f"seed must be from 0 to 2^63 - 1, got {self.seed}")
+
+    def to_plain(self) -> dict[str, Any]:
+        """Nested mappings of primitives, every setting spelled out."""
+        return plain(self)
+
+    @classmethod
+    def from_plain(cls, values: Mapping[str, Any]) -> RunConfig:
+        """The inverse of `to_plain`. Raises SettingError."""
+        return build_config(values)
+
+
+def build_config(values: Mapping[str, Any], *, assignments: Mapping[str, Any] | None = None) -> RunConfig:
+    """A run of a preset, a file or a saved configuration.
+
+    Args:
+        values: of the fields of `RunConfig`; besides, ``methods`` may hold settings by method, of which those of the
+            chosen method count, ``settings`` going before them.
+        assignments: by dotted path; they go before everything.
+
+    Raises:
+        SettingError: in one sentence.
+
+    """
+    given = {key: value for key, value in values.items() if key != "about"}
+    by_method = given.pop("methods", {})
+    if not isinstance(by_method, Mapping):
+        raise SettingError(f"methods must map names of methods to settings, got {by_method!r}")
+    for name in by_method:
+        if name not in list_methods():
+            raise unknown_name(str(name), list(list_methods()), "methods")
+    changes: dict[str, Any] = {}
+    for path, value in (assignments or {}).items():
+        set_path(changes, path, value)
+    name = changes.get("method", given.get("method", "remix"))
+    try:
+        kind = method_class(str(name))
+    except ValueError as error:
+        raise SettingError(str(error)) from error
+    layers = [by_method.get(str(name)) or {}, given.pop("settings", {}), changes.pop("settings", {})]
+    settings: Method = kind()
+    for layer in layers:
+        settings = overlay(settings, layer, "settings")
+    start = RunConfig(DataConfig(), NetworkConfig(), None, 128, str(name), settings)
+    try:
+        for layer in (given, changes):
+            start = overlay(start, layer)
+    except SettingError as error:
+        raise _with_place(error, changes, start) from error
+    return replace(start, settings=settings)
+
+
+def parse_assignments(texts: Sequence[str]) -> dict[str, Any]:
+    """``key=value`` words as a mapping; values are YAML, so numbers, lists and true/false mean what they look like.
+
+    Raises:
+        SettingError: for a word without "=", or a value that is not YAML.
+
+    """
+    found: dict[str, Any] = {}
+    for text in texts:
+        path, sign, value = text.partition("=")
+        if not sign or not path.strip("."):
+            raise SettingError(f"--set takes key=value, such as data.tasks=2, got {text!r}")
+        try:
+            found[path.strip()] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise SettingError(f"--set {path}: {value!r} is not a value") from error
+    return found
+
+
+def differences(one: Mapping[str, Any], other: Mapping[str, Any], at: str = "") -> list[str]:
+    """Where two plain configurations differ, as "path: this, that"."""
+    found = []
+    for key in sorted({*one, *other}):
+        path = f"{at}.{key}" if at else key
+        mine, theirs = one.get(key), other.get(key)
+        if isinstance(mine, Mapping) and isinstance(theirs, Mapping):
+            found += differences(mine, theirs, path)
+        elif mine != theirs or (key in one) != (key in other):
+            found.append(f"{path}: {mine!r}, now {theirs!r}")
+    return found
+
+
+def _with_place(error: SettingError, changes: Mapping[str, Any], config: RunConfig) -> SettingError:
+    """If what was typed exists somewhere else, say where: ``network.lr`` is ``settings.network.lr``."""
+    known = _paths(config.to_plain())
+    for path in _paths(changes):
+        last = path.rpartition(".")[2]
+        places = [other for other in known if other.endswith(f".{path}")] or [
+            other for other in known if other.rpartition(".")[2] == last
+        ]
+        if path not in known and places and f"{last!r}" in str(error) + f"{path.partition('.')[0]!r}":
+            return SettingError(f"there is no setting {path!r}; did you mean {places[0]!r}?")
+    return error
+
+
+def _paths(values: Mapping[str, Any], at: str = "") -> list[str]:
+    found = []
+    for key, value in values.items():
+        path = f"{at}.{key}" if at else key
+        found += _paths(value, path) if isinstance(value, Mapping) and value else [path]
+    return found

@@ -1,0 +1,125 @@
+"""The folder of a run: what lies where, and whether a run may go into it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from remix.experiments.run_config import RunConfig, differences
+from remix.learning.text_file import write_text
+
+__all__ = ["RunDirectory", "RunDirectoryError"]
+
+
+class RunDirectoryError(ValueError):
+    """A folder that this run must not go into, or that holds no run; the message says why and what to do."""
+
+
+class RunDirectory:
+    """Where the files of a run are.
+
+    ``config.yaml`` every setting; ``metrics.jsonl`` one event per line; ``matrix.csv`` accuracies; ``summary.json`` the
+    result, there when the run is finished; ``log.txt``; ``dreams/``; ``checkpoints/``; ``model.remix`` the classifier.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.config = self.path / "config.yaml"
+        self.metrics = self.path / "metrics.jsonl"
+        self.matrix = self.path / "matrix.csv"
+        self.summary = self.path / "summary.json"
+        self.log = self.path / "log.txt"
+        self.model = self.path / "model.remix"
+        self.dreams = self.path / "dreams"
+        self.checkpoints = self.path / "checkpoints"
+
+    @property
+    def finished(self) -> bool:
+        """Whether a run came to its end here."""
+        return self.summary.is_file()
+
+    def check(self, config: RunConfig, resume: bool) -> None:
+        """Whether a run of this configuration may go into this folder. Changes nothing.
+
+        Raises:
+            RunDirectoryError: if there is something here and ``resume`` is False, or it is of another configuration.
+
+        """
+        if self.path.exists() and not self.path.is_dir():
+            raise RunDirectoryError(f"{self.path} is a file; name a folder for the run: --out DIR")
+        used = self.path.is_dir() and any(self.path.iterdir())
+        if not used:
+            return
+        if not self.config.is_file():
+            if resume and {file.name for file in self.path.iterdir()} <= {"lock", "checkpoints", "dreams"}:
+                return  # killed before it began
+            raise RunDirectoryError(f"{self.path} is not empty and holds no run; name another folder: --out DIR")
+        if not resume:
+            state = "a finished run" if self.finished else "an unfinished run"
+            raise RunDirectoryError(
+                f"{self.path} holds {state} already; add --resume to go on with it, or name another folder: --out DIR"
+            )
+        changed = differences(self.read_config(), config.to_plain())
+        if changed:
+            shown = "; ".join(changed[:5]) + (f"; and {len(changed) - 5} more" if len(changed) > 5 else "")
+            raise RunDirectoryError(
+                f"{self.path} holds a run of other settings ({shown}); name another folder: --out DIR"
+            )
+
+    def read_config(self) -> dict[str, Any]:
+        """The settings of the run here. Raises RunDirectoryError if they cannot be read."""
+        try:
+            values = yaml.safe_load(self.config.read_text())
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise RunDirectoryError(f"{self.config} cannot be read: {error}") from error
+        if not isinstance(values, dict):
+            raise RunDirectoryError(f"{self.config} holds no settings")
+        return values
+
+    def read_summary(self) -> dict[str, Any]:
+        """The result of the run here. Raises RunDirectoryError if there is none."""
+        try:
+            found = json.loads(self.summary.read_text())
+        except FileNotFoundError as error:
+            raise RunDirectoryError(f"{self.path} holds no finished run (there is no {self.summary.name})") from error
+        except (OSError, ValueError) as error:
+            raise RunDirectoryError(f"{self.summary} cannot be read: {error}") from error
+        if not isinstance(found, dict):
+            raise RunDirectoryError(f"{self.summary} holds no result")
+        return found
+
+    @contextmanager
+    def open(self, config: RunConfig) -> Iterator[None]:
+        """Make the folder, write the settings, and keep other processes out meanwhile.
+
+        Raises:
+            RunDirectoryError: if another process works in it.
+            OSError: if it cannot be written.
+
+        """
+        for folder in (self.path, self.dreams, self.checkpoints):
+            folder.mkdir(parents=True, exist_ok=True)
+        with _locked(self.path / "lock"):
+            if not self.config.is_file():
+                write_text(self.config, yaml.safe_dump(config.to_plain(), sort_keys=False))
+            yield
+        (self.path / "lock").unlink(missing_ok=True)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with open(path, "a") as file:
+        try:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:  # a system without it: two processes in one folder are not noticed
+            pass
+        except BlockingIOError as error:
+            raise RunDirectoryError(f"another process is at work in {path.parent}") from error
+        yield

@@ -1,0 +1,179 @@
+"""What is shown and written down while a run goes on."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from remix.experiments.display import Display, duration
+from remix.experiments.run_clock import RunClock
+from remix.experiments.run_plan import RunPlan
+from remix.inversion import Progress
+from remix.learning.monitor import EpochReport, Monitor
+
+__all__ = ["MetricsFile", "RunMonitor"]
+
+
+class MetricsFile:
+    """``metrics.jsonl``: one JSON object per line, appended as things happen.
+
+    Args:
+        path: the file.
+        length: what is beyond so many bytes was written by a process that was killed before it had saved, and goes.
+
+    """
+
+    def __init__(self, path: Path, length: int) -> None:
+        self._file = open(path, "ab")  # noqa: SIM115 (closed with the run)
+        if path.is_file():  # not the null device
+            self._file.truncate(length)
+
+    def write(self, event: str, **values: Any) -> None:
+        """Append one line, to the disk at once. Raises OSError."""
+        self._file.write(json.dumps({"event": event, **values}).encode() + b"\n")
+        self._file.flush()
+
+    @property
+    def length(self) -> int:
+        """In bytes."""
+        return self._file.seek(0, 2)
+
+    def close(self) -> None:
+        """No more lines."""
+        self._file.close()
+
+
+class RunMonitor(Monitor):
+    """Shows a run in the terminal, writes metrics and log, keeps the time.
+
+    Args:
+        plan: what will be done.
+        console: where to show it.
+        log: a text file.
+        metrics: the file of events.
+        clock: for time and memory.
+        on_inversion: called after every step of an inversion with its progress and when it began.
+
+    """
+
+    def __init__(
+        self,
+        plan: RunPlan,
+        console: Console,
+        log: Path,
+        metrics: MetricsFile,
+        clock: RunClock,
+        on_inversion: Callable[[Progress, float], None],
+    ) -> None:
+        self.plan, self.metrics, self.clock = plan, metrics, clock
+        self.display = Display(console)
+        self._log = open(log, "a", encoding="utf-8")  # noqa: SIM115 (closed with the run)
+        self._on_inversion = on_inversion
+        self.task = 0
+        self.phase = ""
+        self.accuracy = ""
+        self._phase_began = time.monotonic()
+        self._processor_began = time.process_time()
+        self._before = 0  # work of everything before the present phase
+        self._epoch = (0, 1)
+        self._terms: Mapping[str, float] = {}
+
+    # --- the run ---
+
+    def say(self, text: str) -> None:
+        """A line for the terminal and the log."""
+        self.display.say(text)
+        self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+        self._log.flush()
+
+    def start_task(self, index: int, goes_on: bool) -> None:
+        """A task begins, or goes on after an interruption."""
+        self.task = index
+        plan = self.plan.tasks[index]
+        pseudo = f", {plan.pseudo:,} pseudo-samples" if plan.pseudo else ""
+        verb = "goes on" if goes_on else f"of {len(self.plan.tasks)}"
+        self.say(f"task {index + 1} {verb}: {len(plan.classes)} new classes, {plan.train:,} images{pseudo}")
+
+    def result(self, row: Sequence[float], mean: float, micro: float) -> None:
+        """A task was learned: accuracies of all tasks so far."""
+        self.accuracy = f"{mean:.1f} %"
+        shown = "  ".join(f"{accuracy:.1f}" for accuracy in row)
+        self.say(f"task {self.task + 1} learned: accuracy {mean:.1f} % (by task: {shown})")
+        self.metrics.write(
+            "task", task=self.task + 1, accuracies=list(row), accuracy_macro=mean, accuracy_micro=micro,
+            seconds=self.clock.seconds, peak_bytes=self.clock.peak,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """The files are done with."""
+        self.metrics.close()
+        self._log.close()
+
+    # --- what the learner tells ---
+
+    def begin_phase(self, number: int, name: str) -> None:
+        """Note the time, and how much was done before."""
+        self.end_phase()
+        self.phase, self._phase_began, self._processor_began = name, time.monotonic(), time.process_time()
+        self.clock.turn_to(name)
+        task = self.plan.tasks[self.task]
+        earlier = sum(before.work for before in self.plan.tasks[: self.task])
+        self._before = earlier + (task.dream_work if number > 1 else 0)
+        self._before += sum(stage.work for stage in task.stages[: max(number - 2, 0)])
+        epochs = {stage.name: stage.epochs for stage in task.stages}
+        self._epoch, self._terms = (0, epochs.get(name, 1)), {}
+
+    def end_phase(self) -> float:
+        """Write down how long the present phase took; returns the seconds."""
+        if not self.phase:
+            return 0.0
+        spent = time.monotonic() - self._phase_began
+        processor = time.process_time() - self._processor_began
+        self.metrics.write(
+            "phase", task=self.task + 1, phase=self.phase, seconds=round(spent, 3), processor=round(processor, 3)
+        )
+        if spent >= 1 and self.phase not in ("prepare", "evaluate"):
+            numbers = "  ".join(f"{name} {value:.3g}" for name, value in self._terms.items())
+            self.say(f"  {self.phase}: {duration(spent)}  {numbers}".rstrip())
+        self.phase = ""
+        self.clock.turn_to(None)
+        return spent
+
+    @property
+    def phase_seconds(self) -> float:
+        """Since the present phase began."""
+        return time.monotonic() - self._phase_began
+
+    def inversion(self, progress: Progress) -> None:
+        """Show the step; maybe save."""
+        step = progress.step
+        share = (progress.number + (step.step + 1) / step.steps) / progress.phases
+        self._terms = {**step.values, "loss": step.loss}
+        what = f"dream, {progress.phase}, step {step.step + 1} of {step.steps}"
+        self._show(what, share * self.plan.tasks[self.task].dream_work)
+        self._on_inversion(progress, self._phase_began)
+
+    def batch(self, done: int, count: int) -> None:
+        """Show how far the epoch is."""
+        epoch, epochs = self._epoch
+        stages = {stage.name: stage.work for stage in self.plan.tasks[self.task].stages}
+        work = stages.get(self.phase, 0) * (epoch + done / max(count, 1)) / epochs
+        self._show(f"{self.phase}, epoch {epoch + 1} of {epochs}", work)
+
+    def epoch(self, report: EpochReport) -> None:
+        """Write it down."""
+        self._epoch, self._terms = (report.epoch + 1, report.epochs), report.terms
+        self.metrics.write(
+            "epoch", task=self.task + 1, stage=report.stage, epoch=report.epoch + 1, epochs=report.epochs,
+            rate=report.rate, terms=dict(report.terms), seconds=round(report.seconds, 4),
+        )  # fmt: skip
+
+    def _show(self, what: str, work: float) -> None:
+        known = f", accuracy {self.accuracy}" if self.accuracy else ""
+        title = f"task {self.task + 1} of {len(self.plan.tasks)}{known}: {what}"
+        self.display.show(title, (self._before + work) / max(self.plan.work, 1), self._terms)

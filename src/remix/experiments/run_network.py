@@ -1,0 +1,33 @@
+"""The network of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from remix.experiments.overlay import SettingError
+from remix.experiments.run_config import RunConfig
+from remix.networks import Backbone, create_backbone
+
+__all__ = ["create_network", "network_options"]
+
+
+def create_network(config: RunConfig) -> Backbone:
+    """The backbone with the weights it begins with.
+
+    Raises:
+        SettingError: for a bad value of an option.
+
+    """
+    generator = torch.Generator().manual_seed(config.seed)
+    try:
+        return create_backbone(config.network.backbone, **network_options(config), generator=generator)
+    except (ValueError, TypeError) as error:
+        raise SettingError(f"network.options: {error}") from error
+
+
+def network_options(config: RunConfig) -> dict[str, Any]:
+    """The options of the backbone; lists of a file are tuples here."""
+    options = config.network.options
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}

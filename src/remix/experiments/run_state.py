@@ -1,0 +1,154 @@
+"""Saving a run so that it can go on after anything, and reading it back."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from remix.inversion import Checkpoint, Progress
+from remix.learning.learner import Learner
+from remix.learning.learner_state import learner_tensors, replay_tensors, restore
+from remix.statistics import DamagedFileError, read_file, write_file
+
+__all__ = ["RunState", "Saving"]
+
+_STATE, _REPLAY, _VERSION = "run state", "replay", 1  # kinds of files
+
+
+@dataclass(frozen=True)
+class Saving:
+    """How often a run is saved.
+
+    Attributes:
+        epochs: at the end of an epoch, if so many seconds have passed since the last time.
+        phase: at the end of a phase that took so many seconds.
+        inversion: in an inversion, if so many seconds have passed since the last time.
+        largest: an unfinished inversion of more bytes than this is saved only where a new chunk of images begins.
+
+    """
+
+    epochs: float = 30.0
+    phase: float = 10.0
+    inversion: float = 60.0
+    largest: int = 150 * 2**20
+
+
+class RunState:
+    """The files of a run under ``checkpoints/``, each replaced as a whole.
+
+    ``state.safetensors`` is where the learner stands. ``replay.safetensors`` are its pseudo-samples, which stay the
+    same for a task and are written once. ``inversion-T.safetensors`` is an unfinished inversion of task T.
+
+    Args:
+        folder: where.
+        saving: how often.
+
+    """
+
+    def __init__(self, folder: Path, saving: Saving) -> None:
+        self.folder, self.saving = folder, saving
+        self._replay_of: int | None = None
+        self._saved = time.monotonic()
+        self._too_large: set[str] = set()  # phases of the present inversion
+
+    # --- the learner ---
+
+    def due(self, phase_seconds: float | None) -> bool:
+        """Whether to save now: at the end of a phase that took so long, or (None) at the end of an epoch."""
+        if phase_seconds is not None and phase_seconds >= self.saving.phase:
+            return True
+        return phase_seconds is None and time.monotonic() - self._saved >= self.saving.epochs
+
+    def save(self, learner: Learner, about: dict[str, Any]) -> None:
+        """Write where a learner stands, and plain JSON about the run. Raises OSError; the last one is whole then."""
+        replay = replay_tensors(learner)
+        if replay and self._replay_of != learner.tasks:
+            write_file(self._file("replay"), _REPLAY, _VERSION, replay, {"task": learner.tasks})
+            self._replay_of = learner.tasks
+        tensors, record = learner_tensors(learner)
+        content = {"learner": record, "buffer": bool(replay), "task": learner.tasks, "run": about}
+        write_file(self._file("state"), _STATE, _VERSION, tensors, content)
+        self._saved = time.monotonic()
+        self._too_large.clear()
+        if not replay:
+            self._file("replay").unlink(missing_ok=True)
+        for file in self.folder.glob("inversion-*.safetensors"):
+            if learner.done > 1 or file != self._inversion(learner.tasks):
+                file.unlink(missing_ok=True)
+
+    def load(self, learner: Learner) -> dict[str, Any] | None:
+        """Put a new learner where the saved one stood; returns what `save` was told, or None if nothing was saved.
+
+        Raises:
+            DamagedFileError: if a file is damaged or does not fit.
+
+        """
+        if not self._file("state").is_file():
+            return None
+        tensors, content = read_file(self._file("state"), _STATE, _VERSION)
+        replay: dict[str, Tensor] = {}
+        if content["buffer"]:
+            replay, told = read_file(self._file("replay"), _REPLAY, _VERSION)
+            if told["task"] != content["task"]:
+                raise DamagedFileError(f"{self._file('replay')} is of task {told['task']}, not of {content['task']}")
+            self._replay_of = content["task"]
+        try:
+            restore(learner, tensors, content["learner"], replay)
+        except (ValueError, KeyError) as error:
+            raise DamagedFileError(f"{self._file('state')} is not of this run: {error}") from error
+        about: dict[str, Any] = content["run"]
+        return about
+
+    # --- an inversion ---
+
+    def load_inversion(self, learner: Learner) -> None:
+        """Give a learner that stands before its inversion the unfinished one of the same task, if there is one."""
+        file = self._inversion(learner.tasks)
+        if learner.done <= 1 and file.is_file():
+            learner.inversion = Checkpoint.load(file)
+
+    def save_inversion(self, task: int, progress: Progress, began: float) -> None:
+        """Write where an inversion stands, unless that was done a short time ago.
+
+        Where that would be too large, the beginning of every chunk of images is written.
+
+        Args:
+            task: the task in which it is made.
+            progress: of the last step.
+            began: when the inversion began, by the monotonic clock.
+
+        """
+        now = time.monotonic()
+        if progress.phase in self._too_large:
+            return
+        if now - max(began, self._saved) >= self.saving.inversion:
+            fits = self.write_inversion(task, progress.snapshot())
+            self._saved = time.monotonic()
+            if fits:
+                return
+            self._too_large.add(progress.phase)
+        if self._too_large and progress.fresh and progress.step.step == 0 and progress.number:
+            self.write_inversion(task, progress.restart())
+
+    def write_inversion(self, task: int, checkpoint: Checkpoint) -> bool:
+        """Write an unfinished inversion; returns whether it was small enough to be written.
+
+        Images that are finished are halved in precision: as pseudo-samples they are held so anyhow.
+        """
+        tensors = {
+            name: tensor.half() if name.startswith("kept.") else tensor for name, tensor in checkpoint.tensors.items()
+        }
+        size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+        if size <= self.saving.largest:
+            Checkpoint(tensors, checkpoint.record).save(self._inversion(task))
+        return size <= self.saving.largest
+
+    def _inversion(self, task: int) -> Path:
+        return self.folder / f"inversion-{task + 1}.safetensors"
+
+    def _file(self, name: str) -> Path:
+        return self.folder / f"{name}.safetensors"

@@ -1,0 +1,40 @@
+"""The device, the precision and the processes of a run."""
+
+from __future__ import annotations
+
+import torch
+
+from remix.experiments.overlay import SettingError
+from remix.experiments.run_config import RunConfig
+from remix.learning.team import Team
+
+__all__ = ["create_team"]
+
+
+def create_team(config: RunConfig) -> Team:
+    """The team that a configuration asks for. With several processes the command is started once more for each other.
+
+    Raises:
+        SettingError: for a device that is not here.
+
+    """
+    plain = config.devices == 1 and config.precision == "32"
+    if plain and (config.accelerator == "cpu" or (config.accelerator == "auto" and not _accelerated())):
+        return Team()
+    from lightning_fabric import Fabric
+    from lightning_fabric.utilities.exceptions import MisconfigurationException
+
+    strategy = "ddp" if config.devices > 1 else "auto"
+    try:
+        fabric = Fabric(
+            accelerator=config.accelerator, devices=config.devices, precision=config.precision, strategy=strategy
+        )
+    except (MisconfigurationException, ValueError, RuntimeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise SettingError(f"{config.devices} x {config.accelerator!r} cannot be used here: {reason}") from error
+    fabric.launch()
+    return Team(fabric)
+
+
+def _accelerated() -> bool:
+    return torch.cuda.is_available() or torch.backends.mps.is_available()

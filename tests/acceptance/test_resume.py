@@ -1,0 +1,180 @@
+"""A run that is killed, at any moment, and gone on with ends with the same bytes as one that was not."""
+
+import io
+import multiprocessing
+import os
+import random
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+from tiny_runs import tiny
+
+from remix.experiments.run_command import run_command
+from remix.experiments.run_monitor import RunMonitor
+from remix.experiments.run_state import RunState, Saving
+from remix.inversion import Checkpoint
+from remix.statistics import read_file
+
+ALWAYS = Saving(epochs=0.0, phase=0.0, inversion=0.0)
+NEVER = Saving(epochs=1e9, phase=1e9, inversion=1e9)
+
+
+class Crash(BaseException):
+    """As sudden as a power cut: nothing handles it."""
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def go(method: str, out: Path, saving: Saving, resume: bool = True) -> int:
+    return run_command(tiny(method, out), resume=resume, console=Console(file=io.StringIO()), saving=saving)
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory):
+    """The bytes of an unbroken run's matrix and the weights it ends with, by method; each is run once."""
+    known = {}
+
+    def of(method: str) -> tuple[bytes, dict[str, bytes]]:
+        if method not in known:
+            out = tmp_path_factory.mktemp("unbroken") / method
+            assert go(method, out, NEVER) == 0
+            known[method] = result(out)
+        return known[method]
+
+    return of
+
+
+def result(out: Path) -> tuple[bytes, dict[str, bytes]]:
+    """The matrix, and every weight and statistic of the model, as bytes."""
+    tensors, _ = read_file(out / "model.remix", "model", 1)
+    return (out / "matrix.csv").read_bytes(), {name: tensor.numpy().tobytes() for name, tensor in tensors.items()}
+
+
+@pytest.mark.parametrize("method", ["finetune", "joint", "deepinversion", "rdfcil", "remix"])
+def test_a_run_goes_on_after_every_epoch_and_phase(method, unbroken, tmp_path, monkeypatch):
+    """Each process saves at three safe points and crashes at the next, until one comes to its end."""
+    expected = unbroken(method)
+    saves = 0
+    original = RunState.save
+
+    def save(self, *args):
+        nonlocal saves
+        if saves == 3:
+            raise Crash
+        saves += 1
+        original(self, *args)
+
+    monkeypatch.setattr(RunState, "save", save)
+    crashes = 0
+    while True:
+        saves = 0
+        try:
+            assert go(method, tmp_path / "run", ALWAYS) == 0
+            break
+        except Crash:
+            crashes += 1
+    assert crashes >= 3
+    assert result(tmp_path / "run") == expected
+
+
+@pytest.mark.parametrize("stop", [Crash, KeyboardInterrupt])
+@pytest.mark.parametrize("method", ["remix", "abd"])
+def test_an_inversion_goes_on_where_it_was_saved(method, stop, unbroken, tmp_path, monkeypatch):
+    expected = unbroken(method)
+    steps: list[int] = []
+    original = RunMonitor.inversion
+
+    def inversion(self, progress):
+        original(self, progress)
+        steps.append(progress.step.step)
+        if len(steps) in (5, 12):
+            raise stop
+
+    monkeypatch.setattr(RunMonitor, "inversion", inversion)
+    for _ in range(2):
+        if stop is Crash:
+            with pytest.raises(Crash):
+                go(method, tmp_path / "run", ALWAYS)
+        else:
+            assert go(method, tmp_path / "run", ALWAYS) == 130
+        assert list((tmp_path / "run" / "checkpoints").glob("inversion-*.safetensors"))
+    made = len(steps)
+    assert go(method, tmp_path / "run", ALWAYS) == 0
+    assert result(tmp_path / "run") == expected
+    assert not list((tmp_path / "run" / "checkpoints").glob("inversion-*.safetensors"))
+    monkeypatch.undo()
+    calls = len(steps)
+    monkeypatch.setattr(RunMonitor, "inversion", lambda self, progress: steps.append(0))
+    assert go(method, tmp_path / "again", NEVER) == 0
+    assert calls == len(steps) - calls, f"steps were repeated: {made} before the last start"
+
+
+def test_an_inversion_too_large_to_save_goes_on_at_the_last_chunk(unbroken, tmp_path, monkeypatch):
+    """50 and 70 pseudo-samples in chunks of at most 40: what is saved are finished chunks."""
+    expected = unbroken("remix")
+    small = Saving(epochs=1e9, phase=1e9, inversion=0.0, largest=30_000)
+    original, phases = RunMonitor.inversion, []
+
+    def inversion(self, progress):
+        original(self, progress)
+        phases.append(progress.number)
+        if self.task == 2 and progress.number == 8:
+            raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunMonitor, "inversion", inversion)
+        with pytest.raises(Crash):
+            go("remix", tmp_path / "run", small)
+    (file,) = (tmp_path / "run" / "checkpoints").glob("inversion-*.safetensors")
+    assert file.name == "inversion-3.safetensors"
+    assert file.stat().st_size < 40_000
+    checkpoint = Checkpoint.load(file)
+    assert (checkpoint.record["loop"], checkpoint.record["number"]) == (None, 6)
+    assert go("remix", tmp_path / "run", small) == 0
+    assert result(tmp_path / "run") == expected
+
+
+def test_kill_9_at_ten_moments(unbroken, tmp_path):
+    """Real processes, killed after random times."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["remix.experiments.run_command", "lightning_fabric", "sklearn.datasets"])
+    chance = random.Random(0)
+
+    def start(method: str, out: Path) -> multiprocessing.process.BaseProcess:
+        process = context.Process(
+            target=run_command, args=(tiny(method, out),), kwargs={"resume": True, "saving": ALWAYS}
+        )
+        process.start()
+        return process
+
+    for method in ("remix", "rdfcil"):
+        begin = time.monotonic()
+        first = start(method, tmp_path / f"{method}-whole")
+        first.join()
+        whole = time.monotonic() - begin
+        assert result(tmp_path / f"{method}-whole") == unbroken(method), "two processes must agree"
+        kills, number = 0, 0
+        while kills < 5:
+            # Killed until it comes to its end, then another one.
+            out, number, finished = tmp_path / f"{method}-{number}", number + 1, False
+            while not finished:
+                process = start(method, out)
+                if kills < 5:
+                    process.join(timeout=chance.uniform(0.05, 0.7) * whole)
+                if kills < 5 and process.is_alive():
+                    process.kill()
+                    kills += 1
+                process.join()
+                assert process.exitcode in (0, -9)
+                finished = process.exitcode == 0
+            assert result(out) == unbroken(method)

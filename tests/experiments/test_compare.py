@@ -1,0 +1,100 @@
+"""Runs side by side."""
+
+import csv
+import io
+import json
+
+import pytest
+import yaml
+from rich.console import Console
+
+from remix.cli import main
+from remix.experiments.compare import compare_runs, format_comparison, show_matrices
+from remix.experiments.overlay import SettingError
+from remix.experiments.run_command import RunOptions, resolve
+from remix.experiments.run_directory import RunDirectoryError
+from remix.learning.metrics import AccuracyMatrix
+
+
+def finished(folder, method, seed, last, **config):
+    """A run of two tasks that ended with ``last`` of 100 images of both tasks right."""
+    folder.mkdir(parents=True)
+    matrix = AccuracyMatrix()
+    matrix.add_row([90], [100])
+    matrix.add_row([last, last], [100, 100])
+    summary = {
+        "method": method, "seed": seed, "tasks": 2, "metrics": matrix.summary(), "matrix": matrix.to_dict(),
+        "minutes": {}, "minutes_in_all": 2.0, "peak_memory_mib": 100,
+    }  # fmt: skip
+    (folder / "summary.json").write_text(json.dumps(summary))
+    values = resolve(RunOptions("digits", method, seed)).to_plain() | config
+    (folder / "config.yaml").write_text(yaml.safe_dump(values))
+    return folder
+
+
+@pytest.fixture
+def runs(tmp_path):
+    for seed, remix, finetune in ((0, 80, 40), (1, 84, 42), (2, 82, 47)):
+        finished(tmp_path / f"remix-{seed}", "remix", seed, remix)
+        finished(tmp_path / f"finetune-{seed}", "finetune", seed, finetune)
+    return tmp_path
+
+
+def test_mean_deviation_and_paired_difference(runs):
+    found = compare_runs([runs])
+    assert list(found.summaries) == ["finetune", "remix"]
+    assert str(found.spread("remix", "last_accuracy_macro")) == "82.00 ± 2.00"
+    assert str(found.spread("remix", "forgetting")) == "8.00 ± 2.00"
+    (sentence,) = found.sentences()
+    assert sentence.startswith("remix minus finetune: +39.00 points of last accuracy on average over 3 paired seeds")
+    assert found.remarks == ()
+
+
+def test_formats(runs):
+    found = compare_runs([runs / "remix-0", runs / "remix-1", runs / "finetune-0"])
+    lines = format_comparison(found, "markdown").splitlines()
+    assert lines[0].startswith("| method | seeds | last accuracy |")
+    assert lines[3].startswith("| remix | 0 1 | 82.00 ± 2.83 |")
+    assert r"82.00 $\pm$ 2.83" in format_comparison(found, "latex")
+    rows = list(csv.DictReader(io.StringIO(format_comparison(found, "csv"))))
+    assert [(row["method"], row["seed"], float(row["last_accuracy_micro"])) for row in rows] == [
+        ("finetune", "0", 40.0), ("remix", "0", 80.0), ("remix", "1", 84.0),
+    ]  # fmt: skip
+    with pytest.raises(SettingError, match="format must be one of"):
+        format_comparison(found, "html")
+
+
+def test_two_matrices_fit_side_by_side(runs):
+    text = io.StringIO()
+    show_matrices(compare_runs([runs]), Console(file=text, width=80))
+    assert any("finetune, seed 0" in line and "remix, seed 0" in line for line in text.getvalue().splitlines())
+
+
+def test_what_cannot_be_compared(runs, tmp_path):
+    with pytest.raises(RunDirectoryError, match="there is no folder"):
+        compare_runs([tmp_path / "nowhere"])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(RunDirectoryError, match="holds no run"):
+        compare_runs([tmp_path / "empty"])
+    finished(tmp_path / "again" / "remix", "remix", 0, 50)
+    with pytest.raises(SettingError, match="are both remix with seed 0"):
+        compare_runs([runs / "remix-0", tmp_path / "again"])
+    (runs / "remix-0" / "summary.json").unlink()
+    assert "not finished, left out" in compare_runs([runs]).remarks[0]
+    with pytest.raises(SettingError, match="no finished run"):
+        compare_runs([runs / "remix-0"])
+
+
+def test_unequal_runs_are_pointed_out(runs, tmp_path):
+    other = finished(tmp_path / "other" / "run", "pmi", 0, 60, batch_size=32)
+    assert "batch_size" in compare_runs([runs / "remix-0", other]).remarks[0]
+
+
+def test_the_command(runs, capsys):
+    main(["compare", str(runs / "remix-0"), str(runs / "finetune-0"), "--format", "markdown"])
+    shown = capsys.readouterr().out
+    assert "| remix | 0 | 80.00 |" in shown
+    assert "One seed says nothing about chance" in " ".join(shown.split())
+    for command in ("methods", "presets"):
+        main([command])
+        assert "REMIX" in capsys.readouterr().out or command == "presets"

@@ -1,0 +1,234 @@
+"""`remix run`: what it leaves, what it refuses, and how it stops."""
+
+import errno
+import io
+import json
+
+import pytest
+import torch
+import yaml
+from rich.console import Console
+from tiny_runs import tiny
+
+from remix.cli import main
+from remix.experiments.overlay import SettingError
+from remix.experiments.presets import list_presets, read_preset
+from remix.experiments.run_command import RunOptions, load_stream, resolve, run_command
+from remix.experiments.run_config import RunConfig, build_config
+from remix.experiments.run_directory import RunDirectoryError
+from remix.experiments.run_monitor import RunMonitor
+from remix.experiments.run_plan import plan_run, show_plan
+from remix.experiments.run_state import RunState
+from remix.learning.metrics import AccuracyMatrix
+from remix.learning.model_file import load_model
+from remix.methods import list_methods
+
+
+def go(options: RunOptions, resume: bool = False) -> tuple[int, str]:
+    """The status, and what was printed."""
+    text = io.StringIO()
+    return run_command(options, resume=resume, console=Console(file=text, width=200)), text.getvalue()
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    out = tmp_path_factory.mktemp("run") / "remix"
+    status, text = go(tiny("remix", out))
+    assert status == 0
+    return out, text
+
+
+# --- what a run leaves ---
+
+
+def test_a_run_leaves_plain_files(finished):
+    out, text = finished
+    assert {path.name for path in out.iterdir()} == {
+        "config.yaml", "metrics.jsonl", "matrix.csv", "summary.json", "log.txt", "model.remix", "dreams", "checkpoints",
+    }  # fmt: skip
+    config = RunConfig.from_plain(yaml.safe_load((out / "config.yaml").read_text()))
+    assert config == resolve(tiny("remix", out))
+    matrix = AccuracyMatrix.read(out / "matrix.csv")
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["metrics"] == matrix.summary()
+    assert summary["minutes"].keys() >= {"first task", "dream", "network", "remember", "evaluate"}
+    assert summary["peak_memory_mib"] > 50
+    assert sorted(path.name for path in (out / "dreams").iterdir()) == ["task-2.png", "task-3.png"]
+    assert [path.name for path in (out / "checkpoints").iterdir()] == ["state.safetensors"]
+    model = load_model(out / "model.remix")
+    assert model.classes == ("0", "1", "2")
+    assert model.memory is not None
+    for name in ("last accuracy", "average incremental accuracy", "forgetting", str(out / "model.remix")):
+        assert name in " ".join(text.split())
+
+
+def test_every_line_of_metrics_is_an_event(finished):
+    out, _ = finished
+    events = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    epochs = [event for event in events if event["event"] == "epoch"]
+    plan = plan_run(resolve(tiny("remix", out)), load_stream(resolve(tiny("remix", out)), None))
+    assert len(epochs) == sum(stage.epochs for task in plan.tasks for stage in task.stages)
+    assert all(event["terms"] and event["seconds"] > 0 for event in epochs)
+    results = [event for event in events if event["event"] == "task"]
+    assert [len(event["accuracies"]) for event in results] == [1, 2, 3]
+    assert results[-1]["peak_bytes"] > 0
+    phases = [event["phase"] for event in events if event["event"] == "phase" and event["task"] == 2]
+    assert phases[:2] == ["prepare", "dream"]
+    assert phases[-2:] == ["remember", "evaluate"]
+
+
+def test_the_same_seed_gives_the_same_matrix_and_another_one_does_not(tmp_path):
+    for name, seed in (("one", 0), ("two", 0), ("other", 1)):
+        assert go(tiny("finetune", tmp_path / name, seed=seed))[0] == 0
+    one, two = ((tmp_path / name / "matrix.csv").read_bytes() for name in ("one", "two"))
+    assert one == two
+    weights = [load_model(tmp_path / name / "model.remix").classifier.state_dict() for name in ("one", "two", "other")]
+    assert all(torch.equal(value, weights[1][key]) for key, value in weights[0].items())
+    assert not all(torch.equal(value, weights[2][key]) for key, value in weights[0].items())
+
+
+# --- folders ---
+
+
+def test_a_used_folder_is_refused(finished, tmp_path):
+    out, _ = finished
+    with pytest.raises(RunDirectoryError, match="holds a finished run already; add --resume"):
+        go(tiny("remix", out))
+    with pytest.raises(RunDirectoryError, match=r"settings\.samples: 30, now 31"):
+        go(tiny("remix", out, "settings.samples=31"), resume=True)
+    (tmp_path / "letter.txt").write_text("dear")
+    for resume in (False, True):
+        with pytest.raises(RunDirectoryError, match="is not empty and holds no run"):
+            go(tiny("remix", tmp_path), resume=resume)
+    with pytest.raises(RunDirectoryError, match="is a file"):
+        go(tiny("remix", tmp_path / "letter.txt"))
+
+
+def test_a_finished_run_says_so(finished):
+    out, _ = finished
+    before = (out / "metrics.jsonl").read_bytes()
+    status, text = go(tiny("remix", out), resume=True)
+    assert status == 0
+    assert "is finished" in text
+    assert "last accuracy" in text
+    assert (out / "metrics.jsonl").read_bytes() == before
+
+
+def test_two_processes_do_not_share_a_folder(tmp_path):
+    fcntl = pytest.importorskip("fcntl")
+    out = tmp_path / "run"
+    out.mkdir()
+    with open(out / "lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(RunDirectoryError, match="another process"):
+            go(tiny("finetune", out), resume=True)
+
+
+# --- stopping ---
+
+
+def test_a_loss_that_is_not_finite(tmp_path):
+    status, text = go(tiny("finetune", tmp_path / "run", "settings.later.lr=1e30", "settings.later.epochs=5"))
+    assert status == 1
+    assert "learning rate" in text
+    assert "Traceback" not in text
+    assert len(AccuracyMatrix.read(tmp_path / "run" / "matrix.csv")) == 1
+
+
+def test_a_full_disk(tmp_path, monkeypatch):
+    original, calls = RunState.save, []
+
+    def save(self, *args):
+        calls.append(1)
+        if len(calls) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device", "state.safetensors")
+        original(self, *args)
+
+    monkeypatch.setattr(RunState, "save", save)
+    status, text = go(tiny("finetune", tmp_path / "run"))
+    assert status == 1
+    assert "the disk is full" in text
+    assert "--resume" in text
+    assert go(tiny("finetune", tmp_path / "run"), resume=True)[0] == 0
+
+
+def test_control_c(tmp_path, monkeypatch):
+    def epoch(self, report):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunMonitor, "epoch", epoch)
+        status, text = go(tiny("finetune", tmp_path / "run"))
+    assert status == 130
+    assert "--resume" in text
+    assert go(tiny("finetune", tmp_path / "run"), resume=True)[0] == 0
+
+
+def test_network_and_data_that_do_not_fit(tmp_path):
+    with pytest.raises(SettingError, match="takes images"):
+        go(tiny("finetune", tmp_path / "run", "network={backbone: resnet20, options: {width: 4}}"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_missing_data_are_said_before_anything_is_written(tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("REMIX_DATA", raising=False)
+    with pytest.raises(SystemExit, match="2"):
+        main(["run", "cifar100-mini", "--out", str(tmp_path / "run")])
+    assert "where is cifar100?" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_damaged_checkpoints_are_one_sentence(tmp_path, capsys, monkeypatch):
+    def epoch(self, report):
+        if self.task == 1:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunMonitor, "epoch", epoch)
+        assert go(tiny("finetune", tmp_path / "run"))[0] == 130
+    state = tmp_path / "run" / "checkpoints" / "state.safetensors"
+    state.write_bytes(state.read_bytes()[:-10])
+    with pytest.raises(ValueError, match="damaged"):
+        go(tiny("finetune", tmp_path / "run"), resume=True)
+
+
+# --- plans ---
+
+
+@pytest.mark.parametrize("preset", list_presets())
+def test_every_preset_can_be_planned_for_every_method_without_its_data(preset, monkeypatch):
+    monkeypatch.delenv("REMIX_DATA", raising=False)
+    for method in list_methods():
+        config = build_config(read_preset(preset), assignments={"method": method})
+        plan = plan_run(config, None if preset != "digits" else load_stream(config, None))
+        assert len(plan.tasks) == config.data.tasks
+        assert all(task.stages and task.work > 0 for task in plan.tasks)
+        if method in ("pmi", "remix"):
+            settings = config.settings
+            assert [task.pseudo for task in plan.tasks[1:]] == [
+                settings.samples + index * settings.samples_per_task for index in range(1, config.data.tasks)
+            ]
+    text = io.StringIO()
+    show_plan(config, plan, Console(file=text, width=200))
+    assert f"{plan.work:,}" in text.getvalue()
+
+
+def test_a_dry_run_writes_nothing(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("REMIX_DATA", raising=False)
+    main(["run", "cifar100-10", "--method", "pmi", "--dry-run", "--set", "data.tasks=20"])
+    shown = capsys.readouterr().out
+    assert "cifar100 was not found; this is planned with its official numbers" in " ".join(shown.split())
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_upper_bound_sees_all_classes_so_far():
+    config = build_config(read_preset("cifar100-10"), assignments={"method": "joint"})
+    assert [task.train for task in plan_run(config, None).tasks] == [5000 * number for number in range(1, 11)]
+
+
+def test_a_part_of_the_training_images_can_stand_in_for_the_test_images():
+    config = resolve(RunOptions("digits", validation=True))
+    stream = load_stream(config, None)
+    whole = load_stream(resolve(RunOptions("digits")), None)
+    assert len(stream[0].train) + len(stream[0].test) == len(whole[0].train)

@@ -1,0 +1,134 @@
+"""Configurations: presets, what is typed over them, and what is said about mistakes."""
+
+import pytest
+
+from remix.data import Augment
+from remix.experiments.overlay import SettingError
+from remix.experiments.presets import list_presets, read_preset
+from remix.experiments.run_config import build_config, differences, parse_assignments
+from remix.methods import list_methods
+
+
+@pytest.mark.parametrize("method", list_methods())
+@pytest.mark.parametrize("preset", list_presets())
+def test_every_preset_has_settings_for_every_method(preset, method):
+    config = build_config(read_preset(preset), assignments={"method": method})
+    assert config.method == config.settings.name == method
+    assert build_config(config.to_plain()) == config
+
+
+def remix(preset: str):
+    return build_config(read_preset(preset)).settings
+
+
+@pytest.mark.parametrize(
+    ("preset", "rate", "head", "samples", "per_task", "weight", "batch"),
+    [
+        ("cifar100-5", 0.005, 1.5, 6000, 5000, 0.05, 4000),
+        ("cifar100-10", 0.01, 1.5, 3000, 2000, 0.5, 4000),
+        ("cifar100-20", 0.01, 1.0, 2000, 1000, 0.5, 4000),
+        ("tiny-5", 0.005, 1.5, 6000, 5000, 0.1, 1000),
+        ("tiny-10", 0.005, 1.5, 3000, 2000, 0.25, 1000),
+        ("tiny-20", 0.005, 1.0, 2000, 1000, 0.05, 1000),
+    ],
+)
+def test_the_published_settings(preset, rate, head, samples, per_task, weight, batch):
+    config = build_config(read_preset(preset))
+    found = config.settings
+    assert (found.network.lr, found.network.epochs, found.network.milestones) == (rate, 120, (60, 90))
+    assert (found.first.epochs, found.first.lr, found.first.milestones) == (200, 0.1, (80, 120))
+    assert (found.head.epochs, found.last_block.epochs, found.balance.epochs, found.balance.lr) == (20, 20, 40, 0.005)
+    assert (found.scales.head, found.samples, found.samples_per_task) == (head, samples, per_task)
+    assert (found.inversion.prior.kind, found.inversion.prior.weight) == ("laplace", weight)
+    assert (found.inversion.batch, found.inversion.block.steps, found.inversion.refine.steps) == (batch, 50, 160)
+    assert (config.batch_size, config.augment) == (128, Augment(4, True))
+    assert config.data.tasks == int(preset.rpartition("-")[2])
+    pmi = build_config(read_preset(preset), assignments={"method": "pmi"}).settings
+    assert (pmi.network, pmi.scales, pmi.samples) == (found.network, found.scales, found.samples)
+    assert pmi.inversion.prior.kind == "none"
+
+
+def test_the_mini_benchmark_is_what_was_fixed():
+    config = build_config(read_preset("cifar100-mini"))
+    data, found = config.data, config.settings
+    assert (data.name, data.order, data.classes, data.tasks, data.first) == ("cifar100", "A", 20, 5, None)
+    assert (config.network.backbone, config.network.options, config.batch_size) == ("resnet32", {"width": 8}, 128)
+    stages = [(s.epochs, s.lr, s.milestones) for s in (found.head, found.last_block, found.network, found.balance)]
+    assert stages == [(2, 0.1, ()), (2, 0.05, ()), (12, 0.01, (6, 9)), (4, 0.005, ())]
+    assert (found.first.epochs, found.first.lr, found.first.milestones) == (20, 0.1, (8, 12))
+    assert (found.samples, found.samples_per_task, found.selectors.epochs) == (400, 200, 50)
+    refine = found.inversion.refine
+    assert (found.inversion.block.steps, refine.steps, refine.warm_up, refine.milestones) == (20, 30, 5, (15, 22))
+    assert (found.inversion.block.rate, refine.rate, found.inversion.prior.weight) == (0.8, 0.4, 0.5)
+
+
+@pytest.mark.parametrize("method", list_methods())
+def test_every_method_trains_twenty_epochs_per_task_on_the_mini_benchmark(method):
+    found = build_config(read_preset("cifar100-mini"), assignments={"method": method}).settings
+    first = getattr(found, "first", getattr(found, "training", None))
+    later = [getattr(found, name, None) for name in ("later", "head", "last_block", "network", "balance", "training")]
+    assert first.epochs == 20
+    assert sum(stage.epochs for stage in later if stage is not None) == 20
+
+
+def test_what_is_typed_goes_before_the_preset():
+    typed = parse_assignments(["data.tasks=2", "settings.first.lr=1e-3", "augment={flip: false}", "seed=7"])
+    config = build_config(read_preset("digits"), assignments=typed)
+    assert (config.data.tasks, config.settings.first.lr, config.augment.flip, config.seed) == (2, 1e-3, False, 7)
+    assert config.settings.first.epochs == build_config(read_preset("digits")).settings.first.epochs
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("data.taks=3", "did you mean 'tasks'"),
+        ("settings.frist.epochs=2", "did you mean 'first'"),
+        ("network.lr=1", "did you mean 'settings.network.lr'"),
+        ("network.options={widht: 2}", "did you mean 'width'"),
+        ("method=remx", "did you mean 'remix'"),
+        ("network.backbone=resnet23", "did you mean"),
+        ("seed=one", "seed must be a whole number, got 'one'"),
+        ("seed=-1", "seed must be from 0"),
+        ("seed=true", "seed must be a whole number"),
+        ("settings.first.milestones=3", "must be a list"),
+        ("settings.first.lr=-1", "must not be negative"),
+        ("settings.selection=3", "settings.selection must be true or false"),
+        ("settings.inversion.prior.kind=foo", "must be one of none, diagonal, laplace"),
+        ("settings.first=3", "settings.first must be a mapping"),
+        ("data.validation=1.5", "validation must be a fraction"),
+        ("data.name=", "data.name must be a word"),
+        ("accelerator=tpu", "accelerator must be one of auto, cpu, cuda, mps"),
+        ("tasks", "--set takes key=value"),
+        ("a=[1", "is not a value"),
+    ],
+)
+def test_a_mistake_is_one_sentence(typed, said):
+    with pytest.raises(SettingError) as caught:
+        build_config(read_preset("digits"), assignments=parse_assignments([typed]))
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_files_of_ones_own(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("data: {name: digits, tasks: 2}\nmethod: finetune\nmethods: {finetune: {first: {epochs: 1}}}\n")
+    config = build_config(read_preset(str(file)))
+    assert (config.method, config.settings.first.epochs, config.settings.later.epochs) == ("finetune", 1, 200)
+    file.write_text("data: [")
+    with pytest.raises(SettingError, match="not YAML in line"):
+        read_preset(str(file))
+    file.write_text("- 1")
+    with pytest.raises(SettingError, match="key: value"):
+        read_preset(str(file))
+    with pytest.raises(SettingError, match="No such file"):
+        read_preset(str(tmp_path / "other.yaml"))
+    with pytest.raises(SettingError, match="did you mean 'digits'"):
+        read_preset("digit")
+    with pytest.raises(SettingError, match="did you mean 'remix'"):
+        build_config({"methods": {"remx": {}}})
+
+
+def test_differences_name_every_path():
+    one, other = build_config(read_preset("digits")), build_config(read_preset("digits"), assignments={"data.tasks": 2})
+    assert differences(one.to_plain(), other.to_plain()) == ["data.tasks: 5, now 2"]
+    assert differences(one.to_plain(), one.to_plain()) == []

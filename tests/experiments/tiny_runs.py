@@ -1,0 +1,42 @@
+"""Runs of `remix run digits` at a scale of a second or two."""
+
+from pathlib import Path
+
+from remix.experiments.run_command import RunOptions
+
+_COMMON = ["data.tasks=3", "data.classes=3", "data.validation=0.8", "network.options={width: 4}", "batch_size=32"]
+_INVERTED = [
+    "settings.first.epochs=2",
+    "settings.head.epochs=1",
+    "settings.last_block.epochs=1",
+    "settings.network.epochs=2",
+    "settings.balance.epochs=2",
+    "settings.samples=30",
+    "settings.samples_per_task=20",
+    "settings.selectors.epochs=2",
+    "settings.inversion.block.steps=4",
+    "settings.inversion.refine.steps=8",
+    "settings.inversion.batch=40",
+]
+_PLAIN = ["settings.first.epochs=2", "settings.later.epochs=2"]
+_GENERATED = [
+    *_PLAIN,
+    "settings.generator.schedule.steps=8",
+    "settings.generator.batch=16",
+    "settings.generator.noise=8",
+]
+SETTINGS = {
+    "finetune": _PLAIN,
+    "joint": ["settings.training.epochs=2"],
+    "lwf": _PLAIN,
+    "deepinversion": _GENERATED,
+    "abd": _GENERATED,
+    "rdfcil": [*_GENERATED, "settings.balance.epochs=2"],
+    "pmi": _INVERTED,
+    "remix": _INVERTED,
+}
+
+
+def tiny(method: str, out: Path, *more: str, seed: int = 0) -> RunOptions:
+    """Three tasks of one digit, about 29 training images per class, a few epochs and steps."""
+    return RunOptions("digits", method, seed, out=str(out), assignments=[*_COMMON, *SETTINGS[method], *more])
