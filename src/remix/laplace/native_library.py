@@ -16,7 +16,7 @@ from remix.laplace.filters import Sweep
 
 __all__ = ["ABI", "NativeLibrary", "find_library"]
 
-ABI = 1
+ABI = 2  # raised whenever a function is added or changes: an old library steps aside instead of failing
 LARGE = 1 << 22  # bytes from which results live in reusable blocks
 ISA_NAMES = ("generic", "avx2", "avx512")
 

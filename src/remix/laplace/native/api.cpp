@@ -77,7 +77,7 @@ static int sample(uint64_t seed, int64_t rows, int64_t size, const int32_t* rank
 
 }  // namespace remix
 
-REMIX_API int remix_abi() { return 1; }
+REMIX_API int remix_abi() { return 2; }
 
 REMIX_API int remix_isa() { return static_cast<int>(remix::isa()); }
 
