@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.inversion_baseline import Straightforward
-from benchmarks.inversion_problem import Problem, make_problem
+from benchmarks.inversion_problem import Problem, clock, make_problem
 from benchmarks.timing import Work, interleaved, peak_extra_bytes
 from remix.inversion import LayerwiseSettings, LoopState, Schedule, Task, TensorVariable, frozen, invert_layerwise
 from remix.inversion.adam import Adam
@@ -46,11 +46,6 @@ def bare(problem: Problem) -> Work:
         return torch.autograd.grad(problem.backbone.pooled(x).square().mean(), x)[0]
 
     return work
-
-
-def clock() -> float:
-    """Seconds; with one thread those of this process alone, whatever else the machine does."""
-    return time.process_time() if torch.get_num_threads() == 1 else time.perf_counter()
 
 
 def refinement(problem: Problem, seconds: float, straightforward: bool) -> dict[str, float]:
@@ -140,13 +135,13 @@ def layerwise(problem: Problem, block_steps: int, refine_steps: int) -> dict[str
     )
     with frozen(*problem.knowledge.networks):
         bare(problem)()  # memory for the activations of so many images is there for both
-    began = time.perf_counter()
+    began = clock()
     invert_layerwise(problem.knowledge, problem.targets, torch.Generator().manual_seed(0), settings)
-    ours = time.perf_counter() - began
+    ours = clock() - began
     with frozen(*problem.knowledge.networks), Straightforward(problem) as baseline:
-        began = time.perf_counter()
+        began = clock()
         baseline.invert(block_steps, refine_steps)
-        plain = time.perf_counter() - began
+        plain = clock() - began
     return {"remix": ours, "straightforward": plain, "of it, runs for shapes": baseline.shape_seconds}
 
 
@@ -189,7 +184,7 @@ def measure(quick: bool) -> dict[str, object]:
             steps_of.append({"threads": count, "format": "contiguous", **row})
             row = refinement(channels_last, seconds / 2, straightforward=False)
             steps_of.append({"threads": count, "format": "channels last", **row})
-    held, sizes = (16, [4]) if quick else (256, [256, 64, 16])
+    held, sizes = (16, [4]) if quick else (128, [128, 32, 8])
     return {
         "batch": batch,
         "refinement steps": steps_of,

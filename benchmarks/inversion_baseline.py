@@ -10,7 +10,6 @@ torch's default one. The baseline is spared the gradients of parameters.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
@@ -20,7 +19,7 @@ from torch import Tensor, nn
 from torch.distributions import MultivariateNormal
 from torch.nn.functional import mse_loss
 
-from benchmarks.inversion_problem import Problem
+from benchmarks.inversion_problem import Problem, clock
 from remix.laplace import LaplaceNormal
 from remix.networks import Backbone
 from remix.statistics import Kind, LayerStatistics
@@ -131,10 +130,10 @@ class Straightforward:
             shapes.append(tuple(arguments[0].shape))
 
         handle = block.register_forward_pre_hook(look)
-        began = time.perf_counter()
+        began = clock()
         with torch.no_grad():
             self.problem.backbone.pooled(torch.zeros(count, *self.problem.backbone.input_shape))
-        self.shape_seconds += time.perf_counter() - began
+        self.shape_seconds += clock() - began
         handle.remove()
         return shapes[0]
 

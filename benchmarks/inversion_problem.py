@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from copy import deepcopy
 from dataclasses import dataclass
 
@@ -11,6 +12,11 @@ from torch import Tensor, nn
 from remix.inversion import FeatureMatch, Knowledge, PriorSettings, StatisticsKl, Targets, Term
 from remix.networks import Backbone, create_backbone
 from remix.statistics import Kind, LayerMeter, LayerStatistics, batchnorm_points, block_input_points, run_meters
+
+
+def clock() -> float:
+    """Seconds; with one thread those of this process alone, whatever else the machine does."""
+    return time.process_time() if torch.get_num_threads() == 1 else time.perf_counter()
 
 
 @dataclass(frozen=True)

@@ -70,8 +70,8 @@ def markdown(results: dict[str, Any]) -> str:
         f"{run['steps per block']} step for each of the 16 blocks, then {run['refinement steps']} of the whole "
         "network, the same for both. The straightforward form has hooks on all 31 BatchNorm layers which compute both "
         "terms by autograd, copies the unknowns in every step, runs the whole network on the full batch to learn the "
-        "shape of each block's input, and uses torch's default Adam. It is spared the gradients of parameters. With the "
-        "published 50 steps per block its runs for shapes count for little, so the last line is the one to go by.",
+        "shape of each block's input, and uses torch's default Adam. It is spared the gradients of parameters. With "
+        "the published 50 steps per block its runs for shapes count for little, so the last line is the one to go by.",
         "",
         "| | seconds |",
         "|---|---|",
