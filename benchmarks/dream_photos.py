@@ -83,20 +83,23 @@ class Judge:
 
     stages = ("stage_2.4", "stage_3.3", "stage_4.0")
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, aside: int) -> None:
+        """``aside``: photographs of each class left out of the reference, to be scored in place of dreams."""
         from sklearn.linear_model import LogisticRegression
 
         backbone = load_classifier("resnet32", data / "weights" / "cifar10_resnet32.safetensors").eval().backbone
         assert isinstance(backbone, CifarResNet)
         self.backbone = backbone
-        train, self.held_out = (read_imagenette(data, part, JUDGED_SIZE) for part in ("train", "val"))
+        train, held_out = (read_imagenette(data, part, JUDGED_SIZE) for part in ("train", "val"))
         both = Images(torch.cat([train.pixels, train.pixels.flip(3)]), torch.cat([train.labels, train.labels]))
         rows = self._rows(both.pixels)
         self.mean, self.std = rows.mean(0), rows.std(0)
         self.regression = LogisticRegression(C=0.1, max_iter=2000)
         self.regression.fit(self.features(both.pixels, rows).numpy(), both.labels.numpy())
-        self.real = self.features(self.held_out.pixels)
-        self.accuracy = self.regression.score(self.real.numpy(), self.held_out.labels.numpy())
+        rows = self.features(held_out.pixels)
+        self.accuracy = self.regression.score(rows.numpy(), held_out.labels.numpy())
+        kept = torch.cat([(held_out.labels == label).nonzero()[aside:, 0] for label in held_out.labels.unique()])
+        self.real, self.real_labels = rows[kept], held_out.labels[kept]
 
     @torch.no_grad()
     def _rows(self, pixels: Tensor) -> Tensor:
@@ -115,7 +118,7 @@ class Judge:
         return ((self._rows(pixels) if rows is None else rows) - self.mean) / self.std
 
     def __call__(self, images: Images) -> dict[str, float]:
-        """``accuracy`` and ``probability`` of the labels; ``distance`` of class means, over that of real images.
+        """``accuracy`` and ``probability`` of the labels; ``distance`` of class means.
 
         The distance: from the mean feature of the dreams of a class to that of held-out photographs of it, squared and
         per dimension, averaged over classes. A dozen images are too few for a Frechet distance.
@@ -123,7 +126,7 @@ class Judge:
         rows = self.features(images.pixels)
         probabilities = torch.from_numpy(self.regression.predict_proba(rows.numpy()))
         distances = [
-            (rows[images.labels == label].mean(0) - self.real[self.held_out.labels == label].mean(0)).square().mean()
+            (rows[images.labels == label].mean(0) - self.real[self.real_labels == label].mean(0)).square().mean()
             for label in images.labels.unique()
         ]
         return {
@@ -174,9 +177,10 @@ def write(out: Path, rows: list[dict[str, Any]], facts: dict[str, Any], columns:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
+        form, weight = ("-", "-") if row["kind"] == "none" else (row["form"], f"{row['weight']:g}")
         own = "-" if row["own quadratic"] is None else f"{row['own quadratic']:.2f}"
         lines.append(
-            f"| {row['kind']} | {row['form']} | {row['weight']:g} | {100 * row['accuracy']:.0f} | "
+            f"| {row['kind']} | {form} | {weight} | {100 * row['accuracy']:.0f} | "
             f"{row['probability']:.3f} | {row['distance']:.2f} | {row['quadratic']:.2f} | {own} | "
             f"{100 * row['fooled']:.0f} |"
         )
@@ -200,10 +204,11 @@ def main() -> None:
     file = options.data / "weights" / "resnet34_imagenette10_fp16.safetensors"
     classifier = load_classifier("resnet34", file, input_shape=(3, SIZE, SIZE)).eval().requires_grad_(False)
     layers = statistics(classifier, options.data, options.cache)
-    judge = Judge(options.data)
+    judge = Judge(options.data, options.each)
     real = read_imagenette(options.data, "val", SIZE)
     wanted = torch.tensor([IMAGENETTE_NAMES.index(name) for name in CLASSES])
     real = real.take(torch.isin(real.labels, wanted).nonzero()[:, 0])
+    few = real.take(torch.cat([(real.labels == label).nonzero()[: options.each, 0] for label in wanted]))
     gains = {
         name: likelihood(classifier.backbone, layers[dct], kind, real.pixels, 30)
         for name, dct, kind in (
@@ -216,7 +221,7 @@ def main() -> None:
         "settings": asdict(SETTINGS),
         "seed": options.seed,
         "judge's accuracy on held-out photographs": judge.accuracy,
-        "held-out photographs in place of dreams": judge(real),
+        f"{options.each} held-out photographs per class in place of dreams, the others as reference": judge(few),
         "held-out photographs under each covariance": gains,
     }
     print(json.dumps({**facts, "settings": ""}, indent=1), flush=True)
