@@ -180,7 +180,7 @@ def test_an_index_that_cannot_be_written_is_no_failure(tmp_path, monkeypatch):
     def refuse(*_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("remix.data.prepare.write_atomically", refuse)
+    monkeypatch.setattr("remix.data.prepare.write_text", refuse)
     stream = io.StringIO()
     prepare(root, console=Console(file=stream))
     assert "Permission denied" in stream.getvalue()

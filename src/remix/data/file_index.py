@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["INDEX", "fingerprint", "known_unusable", "write_atomically"]
+__all__ = ["INDEX", "fingerprint", "known_unusable"]
 
 INDEX = "remix-index.json"
 
@@ -36,13 +36,3 @@ def known_unusable(source: Path, paths: Iterable[Path]) -> dict[Path, str] | Non
         return {source / name: str(reason) for name, reason in index["unusable"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-
-
-def write_atomically(file: Path, content: str) -> None:
-    """Write a text file so that it is either the old one or the new one, whatever happens."""
-    temporary = file.with_name(file.name + ".part")
-    with temporary.open("w", encoding="utf-8") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(temporary, file)

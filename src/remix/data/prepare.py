@@ -12,11 +12,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
+from remix.atomic import write_text
 from remix.data.archives import is_archive, unpack
 from remix.data.checks import check_official
 from remix.data.download import Report, check_md5, fetch
 from remix.data.errors import MissingData, printable
-from remix.data.file_index import INDEX, fingerprint, write_atomically
+from remix.data.file_index import INDEX, fingerprint
 from remix.data.images import ImageDataset, ImageFiles
 from remix.data.registry import Entry, find_dataset, load, place_of
 from remix.data.splits import Splits
@@ -62,7 +63,7 @@ def prepare(name: str, root: str | Path | None = None, console: Console | None =
         check_official(entry, splits)
     if index is not None:
         try:
-            write_atomically(index, json.dumps(_index(splits), indent=1) + "\n")
+            write_text(index, json.dumps(_index(splits), indent=1) + "\n")
         except OSError as error:
             note = f"no index was written to {printable(index.parent)} ({error.strerror}): reading takes longer"
             console.print(note, soft_wrap=True, markup=False)

@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-from remix.experiments.atomic import written_whole
+from remix.atomic import written_whole
 
 __all__ = ["GridRow", "image_grid", "save_grid"]
 

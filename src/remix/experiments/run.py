@@ -15,6 +15,7 @@ import torch
 from rich.console import Console
 
 from remix._version import __version__
+from remix.atomic import write_text
 from remix.data import TaskStream
 from remix.experiments.grids import GridRow, save_grid
 from remix.experiments.overlay import SettingError
@@ -30,7 +31,6 @@ from remix.learning.learner import InterruptedInversion, Learner
 from remix.learning.metrics import AccuracyMatrix
 from remix.learning.model_file import Model, save_model
 from remix.learning.team import Team
-from remix.learning.text_file import write_text
 
 __all__ = ["execute", "grid_of"]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
+from remix.atomic import write_text
 from remix.experiments.run_config import RunConfig, differences
-from remix.learning.text_file import write_text
 
 __all__ = ["RunDirectory", "RunDirectoryError"]
 

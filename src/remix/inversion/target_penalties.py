@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from torch import Tensor
@@ -17,14 +18,15 @@ Classify = Callable[[Tensor], Tensor]
 """From pooled features (n, D) to logits (n, K)."""
 
 
-class _Average:
+class _Average(ABC):
     """A penalty that is the mean of a number per image."""
 
     def __init__(self) -> None:
         self.measurements: Sequence[Measurement] = [ImageAverage(self._per_image)]
 
+    @abstractmethod
     def _per_image(self, seen: Observed) -> Tensor:
-        raise NotImplementedError
+        """(n,)."""
 
     def value(self, readings: Sequence[Reading], count: int) -> Tensor:
         """The mean."""

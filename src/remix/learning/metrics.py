@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from remix.learning.text_file import write_text
+from remix.atomic import write_text
 
 __all__ = ["AccuracyMatrix", "Average"]
 

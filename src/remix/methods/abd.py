@@ -12,13 +12,11 @@ from remix.inversion import GeneratorSettings
 from remix.learning.class_balance import old_new_weights
 from remix.learning.learner import Learner
 from remix.learning.losses import head_cross_entropy, local_cross_entropy, projected_feature_distillation
-from remix.learning.method import Method
-from remix.learning.replay import Replay
 from remix.learning.sgd import Sgd
-from remix.learning.stage import Batch, Objective, Stage
+from remix.learning.stage import Batch, Objective
 from remix.methods.deepinversion import LONG, LONG_GENERATOR
-from remix.methods.generated import GENERATOR, dream_generator, generator_work, restore_generator
-from remix.methods.plain import first_task
+from remix.methods.generated import GENERATOR, Generated
+from remix.methods.plain import OneStage
 from remix.methods.registry import method
 
 __all__ = ["Abd"]
@@ -26,7 +24,7 @@ __all__ = ["Abd"]
 
 @method("abd")
 @dataclass(frozen=True)
-class Abd(Method):
+class Abd(Generated, OneStage):
     """ABD: new classes are learned among themselves, and features may move only where the old head does not look.
 
     Args:
@@ -43,25 +41,8 @@ class Abd(Method):
     distillation: float = 0.1
     generator: GeneratorSettings = LONG_GENERATOR
 
-    def dream(self, learner: Learner) -> Replay:
-        """The generator of the last task, trained further."""
-        return dream_generator(learner, self.generator)
-
-    def dream_work(self, learner: Learner) -> tuple[int, int]:
-        """The images that the generator is trained on."""
-        return generator_work(self.generator)
-
-    def restore_replay(self, learner: Learner) -> Replay:
-        """From the generator as it was saved."""
-        return restore_generator(learner, self.generator)
-
-    def stages(self, learner: Learner) -> list[Stage]:
-        """Everything at once."""
-        if learner.teacher is None:
-            return first_task(learner, self.first)
-        return [Stage("train", [learner.student], self.later, self._objective(learner))]
-
-    def _objective(self, learner: Learner) -> Objective:
+    def objective(self, learner: Learner) -> Objective:
+        """New classes among themselves, the head on everything, features as the old head sees them."""
         teacher, old, head = learner.teacher, learner.old_classes, learner.student.head
         classes = head.num_classes
         assert teacher is not None

@@ -12,12 +12,10 @@ from torch.nn.functional import cross_entropy
 from remix.inversion import GeneratorSettings, Schedule
 from remix.learning.learner import Learner
 from remix.learning.losses import soft_distillation
-from remix.learning.method import Method
-from remix.learning.replay import Replay
 from remix.learning.sgd import Sgd
-from remix.learning.stage import Batch, Objective, Stage
-from remix.methods.generated import GENERATOR, dream_generator, generator_work, restore_generator
-from remix.methods.plain import first_task
+from remix.learning.stage import Batch, Objective
+from remix.methods.generated import GENERATOR, Generated
+from remix.methods.plain import OneStage
 from remix.methods.registry import method
 
 __all__ = ["LONG", "LONG_GENERATOR", "DeepInversion"]
@@ -28,7 +26,7 @@ LONG_GENERATOR = GeneratorSettings(schedule=Schedule(10_000, 1e-3))
 
 @method("deepinversion")
 @dataclass(frozen=True)
-class DeepInversion(Method):
+class DeepInversion(Generated, OneStage):
     """DeepInversion: a generator inverts the old model; its answers are distilled on real and generated images.
 
     Args:
@@ -47,25 +45,8 @@ class DeepInversion(Method):
     temperature: float = 2.0
     generator: GeneratorSettings = LONG_GENERATOR
 
-    def dream(self, learner: Learner) -> Replay:
-        """The generator of the last task, trained further."""
-        return dream_generator(learner, self.generator)
-
-    def dream_work(self, learner: Learner) -> tuple[int, int]:
-        """The images that the generator is trained on."""
-        return generator_work(self.generator)
-
-    def restore_replay(self, learner: Learner) -> Replay:
-        """From the generator as it was saved."""
-        return restore_generator(learner, self.generator)
-
-    def stages(self, learner: Learner) -> list[Stage]:
-        """Everything at once."""
-        if learner.teacher is None:
-            return first_task(learner, self.first)
-        return [Stage("train", [learner.student], self.later, self._objective(learner))]
-
-    def _objective(self, learner: Learner) -> Objective:
+    def objective(self, learner: Learner) -> Objective:
+        """Cross-entropy over all classes; the old model's answers on real and on generated images."""
         teacher, old, head = learner.teacher, learner.old_classes, learner.student.head
         assert teacher is not None
 

@@ -4,45 +4,58 @@ from __future__ import annotations
 
 from remix.inversion import GeneratorSettings, GeneratorSource, ImageGenerator, Knowledge, train_generator
 from remix.learning.learner import InterruptedInversion, Learner
+from remix.learning.method import Method
 from remix.learning.replay import GeneratorReplay
 
-__all__ = ["GENERATOR", "dream_generator", "generator_work", "restore_generator"]
+__all__ = ["GENERATOR", "Generated"]
 
 GENERATOR = "generator"
 """Name of the generator among the learner's modules."""
 
 
-def dream_generator(learner: Learner, settings: GeneratorSettings) -> GeneratorReplay:
-    """Train a generator, or the one carried over from the last task further, and replay from it."""
-    teacher = learner.teacher
-    assert teacher is not None
-    knowledge = Knowledge(teacher.backbone, classify=teacher.head)
-    network = _network(learner, settings)
-    source = train_generator(
-        knowledge,
-        learner.generator,
-        settings,
-        network=network,
-        progress=learner.inversion_step,
-        resume=learner.inversion,
-    )
-    if not source.finished:
-        raise InterruptedInversion(source.checkpoint)
-    return GeneratorReplay(source, teacher)
+class Generated(Method):
+    """A method that replays from a generator: a new one in every task, or, where it is carried, the last one further.
+
+    Attributes:
+        generator: its training; a setting of the method.
+
+    """
+
+    generator: GeneratorSettings
+
+    def dream(self, learner: Learner) -> GeneratorReplay:
+        """Train the generator on the frozen teacher."""
+        source = train_generator(
+            _knowledge(learner),
+            learner.generator,
+            self.generator,
+            network=_network(learner, self.generator),
+            progress=learner.inversion_step,
+            resume=learner.inversion,
+        )
+        if not source.finished:
+            raise InterruptedInversion(source.checkpoint)
+        return _replay(learner, source)
+
+    def dream_work(self, learner: Learner) -> tuple[int, int]:
+        """Images that the generator is trained on: each is made once and seen by the network once."""
+        count = self.generator.schedule.steps * self.generator.batch
+        return count, count
+
+    def restore_replay(self, learner: Learner) -> GeneratorReplay:
+        """From the generator as it was saved."""
+        network = _network(learner, self.generator)
+        return _replay(learner, GeneratorSource(network, _knowledge(learner), True, {}, None))
 
 
-def restore_generator(learner: Learner, settings: GeneratorSettings) -> GeneratorReplay:
-    """The replay of a learner that was saved after its generator was trained."""
-    teacher = learner.teacher
-    assert teacher is not None
-    knowledge = Knowledge(teacher.backbone, classify=teacher.head)
-    return GeneratorReplay(GeneratorSource(_network(learner, settings), knowledge, True, {}, None), teacher)
+def _knowledge(learner: Learner) -> Knowledge:
+    assert learner.teacher is not None
+    return Knowledge(learner.teacher.backbone, classify=learner.teacher.head)
 
 
-def generator_work(settings: GeneratorSettings) -> tuple[int, int]:
-    """Images that a generator is trained on: each is made once and seen by the network once."""
-    count = settings.schedule.steps * settings.batch
-    return count, count
+def _replay(learner: Learner, source: GeneratorSource) -> GeneratorReplay:
+    assert learner.teacher is not None
+    return GeneratorReplay(source, learner.teacher)
 
 
 def _network(learner: Learner, settings: GeneratorSettings) -> ImageGenerator:

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 
 from remix.inversion import GeneratorSettings
 from remix.learning.learner import Learner
-from remix.learning.method import Method
-from remix.learning.replay import Replay
 from remix.learning.scaling import LossScales
 from remix.learning.sgd import Sgd
 from remix.learning.stage import Stage
 from remix.methods.distillation import balance_head, distil, projectors
-from remix.methods.generated import dream_generator, generator_work, restore_generator
+from remix.methods.generated import Generated
 from remix.methods.plain import first_task
 from remix.methods.registry import method
 
@@ -23,7 +21,7 @@ __all__ = ["Rdfcil"]
 
 @method("rdfcil")
 @dataclass(frozen=True)
-class Rdfcil(Method):
+class Rdfcil(Generated):
     """R-DFCIL: a generator inverts the old model; relations between new samples are kept, then the head is balanced.
 
     Args:
@@ -40,18 +38,6 @@ class Rdfcil(Method):
     balance: Sgd = Sgd(40, 0.005)
     scales: LossScales = LossScales(local=0.5, head=0.0)
     generator: GeneratorSettings = GeneratorSettings()
-
-    def dream(self, learner: Learner) -> Replay:
-        """A new generator in every task."""
-        return dream_generator(learner, self.generator)
-
-    def dream_work(self, learner: Learner) -> tuple[int, int]:
-        """The images that the generator is trained on."""
-        return generator_work(self.generator)
-
-    def restore_replay(self, learner: Learner) -> Replay:
-        """From the generator as it was saved."""
-        return restore_generator(learner, self.generator)
 
     def stages(self, learner: Learner) -> list[Stage]:
         """Everything at once, then the head alone."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
+
+from remix.atomic import written_whole
 
 __all__ = ["DamagedFileError", "read_file", "write_file"]
 
@@ -28,8 +28,7 @@ class DamagedFileError(ValueError):
 def write_file(path: str | Path, kind: str, version: int, tensors: Mapping[str, Tensor], content: Any) -> None:
     """Write tensors and a JSON-able ``content`` to one safetensors file.
 
-    The bytes go to a temporary file in the same folder, are forced to disk, and take the place of ``path`` in one step:
-    after a crash the old file or the new one is there, never a part.
+    It is there whole or not at all, also after a crash.
 
     Args:
         path: the file.
@@ -42,21 +41,12 @@ def write_file(path: str | Path, kind: str, version: int, tensors: Mapping[str, 
         OSError: if it cannot be written; ``path`` is unchanged then.
 
     """
-    path = Path(path)
     data = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     sums = {name: _checksum(tensor) for name, tensor in data.items()}
     header = json.dumps({"kind": kind, "version": version, "checksums": sums, "content": content}, sort_keys=True)
     payload = save(data, {_HEADER: header, _CHECKSUM: hashlib.sha256(header.encode()).hexdigest()})
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(payload)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    _sync_folder(path.parent)
+    with written_whole(path) as file:
+        file.write(payload)
 
 
 def read_file(path: str | Path, kind: str, version: int) -> tuple[dict[str, Tensor], Any]:
@@ -119,14 +109,3 @@ def _checksum(tensor: Tensor) -> str:
     if tensor.numel():
         digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy())  # type: ignore[arg-type]
     return digest.hexdigest()
-
-
-def _sync_folder(folder: Path) -> None:
-    """Force the renaming itself to disk, where the system can do that for folders."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    handle = os.open(folder, os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
