@@ -32,11 +32,10 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
+@pytest.mark.parametrize("path", ["native", "torch"], indirect=True)  # the reference path draws the torch path's noise
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_whitened_draws_are_standard_normal_noise(dtype: torch.dtype, path: str) -> None:
     """Every moment, the tails and the independence of positions, rows and covariances of a batch."""
-    if path == "reference":
-        pytest.skip("the noise of the torch path, slowly")
     dim, count = 33, 10_000
     normal = make(dim=dim, batch=(2,))
     normal = LaplaceNormal(
