@@ -20,7 +20,7 @@ from remix.inversion.target_penalties import FeatureMatch
 from remix.inversion.targets import Targets
 from remix.inversion.term import Boost, Term
 from remix.inversion.variables import TensorVariable
-from remix.statistics import LayerStatistics
+from remix.statistics import LayerStatistics, block_input_points
 
 __all__ = ["invert_layerwise"]
 
@@ -77,7 +77,7 @@ def _check(knowledge: Knowledge, targets: Targets) -> None:
             f"the target features have length {targets.features.shape[1]}, those of this network {dim}: "
             "are they statistics of another network?"
         )
-    missing = [block.name for block in knowledge.backbone.blocks()[1:] if block.name not in knowledge.block_inputs]
+    missing = [name for name in block_input_points(knowledge.backbone) if name not in knowledge.block_inputs]
     if missing:
         raise ValueError(
             f"the input of block {missing[0]!r} was not measured: measure "
@@ -112,7 +112,7 @@ class _Plan:
         block = self.blocks[number]
         weight = settings.statistics * len(self.blocks) * settings.block_factor
         inside = [layer for layer in knowledge.moments if layer.point in self.reached[number]]
-        entering = knowledge.block_inputs.get(block.name) if number else None
+        entering = knowledge.block_inputs.get(block.name)
 
         def build(above: Tensor | None, generator: torch.Generator) -> Task:
             target = features if features is not None else above
@@ -139,6 +139,7 @@ class _Plan:
 
     def _refine(self, features: Tensor) -> Callable[[Tensor | None, torch.Generator], Task]:
         settings, knowledge = self.settings, self.knowledge
+        entering = knowledge.block_inputs.get(self.blocks[0].name)
 
         def build(images: Tensor | None, _: torch.Generator) -> Task:
             assert images is not None
@@ -147,6 +148,8 @@ class _Plan:
                 Term("statistics", settings.statistics, StatisticsKl(knowledge.moments), self._boost(10)),
                 *self.prior,
             ]
+            if entering is not None:  # images of a network that was cut are maps, and statistics of them are known
+                terms.append(Term("input", settings.statistics, _InputKl(entering), self._boost(5)))
             return Task(
                 terms,
                 knowledge.whole(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import torch
@@ -12,7 +13,9 @@ from torch import Tensor, nn
 
 from remix.data import Augment, ImageDataset, Normalisation, Task, batches
 from remix.inversion import Checkpoint, Progress
+from remix.learning.best_epoch import BestEpoch
 from remix.learning.class_balance import LabelCounts
+from remix.learning.frozen_trunk import FrozenTrunk
 from remix.learning.method import Method
 from remix.learning.monitor import Monitor
 from remix.learning.replay import Replay
@@ -49,6 +52,10 @@ class Learner:
         seed: of everything random.
         team: device, precision and processes.
         monitor: told of everything that happens.
+        trunk: lower blocks that never change, where ``backbone`` is only the rest (`remix.networks.cut`).
+        adapt_batchnorm: whether BatchNorm statistics follow the data in training. Small data sets of a network that
+            was trained on a large one are better off without.
+        best: keeps the best epoch of every stage; a learner that goes on after an interruption begins to compare anew.
 
     Attributes:
         student: the network that learns.
@@ -71,12 +78,18 @@ class Learner:
         seed: int = 0,
         team: Team | None = None,
         monitor: Monitor | None = None,
+        trunk: FrozenTrunk | None = None,
+        adapt_batchnorm: bool = True,
+        best: BestEpoch | None = None,
     ) -> None:
         self.team = team or Team()
         self.student = Classifier(backbone, GrowingHead(backbone.feature_dim, bias=bias))
         self.team.prepare(self.student)
         self.method, self.normalisation, self.augment, self.batch_size = method, normalisation, augment, batch_size
         self.seed, self.monitor = seed, monitor or Monitor()
+        self.trunk, self.adapt_batchnorm, self.best = trunk, adapt_batchnorm, best
+        if trunk is not None:
+            trunk.network.to(self.team.device)
         self.generator = torch.Generator().manual_seed(seed)
         self.memory = Memory()
         self.teacher: Classifier | None = None
@@ -178,7 +191,10 @@ class Learner:
             self.replay,
             self.counts,
             self.monitor,
+            self.best,
         )
+        if not self.adapt_batchnorm:
+            stage = replace(stage, adapting=())
         networks = [self.student, *([self.teacher] if self.teacher else []), *self.modules.values()]
         trainer.run(stage, networks, self.stage_state, safe_point)
         self.stage_state = StageState()
@@ -201,15 +217,27 @@ class Learner:
     def images(self, data: ImageDataset, generator: torch.Generator | None = None) -> Iterator[tuple[Tensor, Tensor]]:
         """One pass over a data set: shuffled and augmented with a generator, as it is without."""
         augment = self.augment if generator is not None else None
-        return batches(data, self.batch_size, generator, self.normalisation, augment, self.team.device)
+        return self._batches(data, self.batch_size, generator, augment)
+
+    def _batches(
+        self, data: ImageDataset, size: int, generator: torch.Generator | None, augment: Augment | None
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        make = batches if self.trunk is None else self.trunk.batches
+        return make(data, size, generator, self.normalisation, augment, self.team.device)
 
     def evaluate(self, data: ImageDataset) -> tuple[int, int]:
         """How many images are classified rightly among all classes seen so far, and how many there are."""
         correct = 0
         with evaluating(self.student), self.team.precision():
-            for images, labels in batches(data, 500, None, self.normalisation, None, self.team.device):
+            for images, labels in self._batches(data, self._at_once(data), None, None):
                 correct += int((self.student(images).argmax(1) == labels).sum())
         return correct, len(data)
+
+    @staticmethod
+    def _at_once(data: ImageDataset) -> int:
+        """Images to look at together: 500 of 32 x 32 pixels, fewer larger ones."""
+        channels, height, width = data.input_shape
+        return max(1, min(500, 500 * 3072 // (channels * height * width)))
 
     def evaluate_tasks(self, tests: Sequence[ImageDataset]) -> tuple[list[int], list[int]]:
         """The same for several data sets."""

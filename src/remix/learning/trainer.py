@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from remix.learning.best_epoch import BestEpoch
 from remix.learning.class_balance import LabelCounts
 from remix.learning.monitor import EpochReport, Monitor
 from remix.learning.replay import Replay
@@ -46,6 +47,7 @@ class Trainer:
         replay: pseudo-samples, or None in a first task.
         counts: every label seen is counted here.
         monitor: told of batches and epochs.
+        best: keeps the best epoch of every stage, where there is something to judge by.
 
     """
 
@@ -56,6 +58,7 @@ class Trainer:
     replay: Replay | None
     counts: LabelCounts
     monitor: Monitor
+    best: BestEpoch | None = None
 
     def run(
         self, stage: Stage, networks: Sequence[nn.Module], state: StageState, after_epoch: Callable[[], None]
@@ -79,6 +82,8 @@ class Trainer:
             return
         with _roles(networks, stage):
             optimiser = self._optimiser(stage, parameters, state)
+            if self.best:
+                self.best.begin()
             while state.epoch < stage.sgd.epochs:
                 for group in optimiser.param_groups:
                     group["lr"] = stage.sgd.rate(state.epoch)
@@ -89,6 +94,10 @@ class Trainer:
                 )
                 state.epoch += 1
                 after_epoch()
+                if self.best and self.best.after_epoch(stage.trained):
+                    break
+            if self.best:
+                self.best.end(stage.trained)
 
     def _optimiser(self, stage: Stage, parameters: list[nn.Parameter], state: StageState) -> torch.optim.SGD:
         sgd = stage.sgd

@@ -11,7 +11,9 @@ __all__ = ["block_input_points", "feature_point"]
 
 
 def block_input_points(backbone: Backbone) -> dict[str, Point]:
-    """By block name, where to measure what the block receives; the first block, which receives images, is left out.
+    """By block name, where to measure what the block receives; a first block that receives images is left out.
+
+    That of the top of a network that was cut (`remix.networks.cut`) receives the maps at the cut, and is not.
 
     Layer-wise inversion starts a block's input from these statistics and holds it to them. They are those of the
     residual stream itself: the scale and shift of the last BatchNorm before it describe only one branch of the sum.
@@ -21,9 +23,10 @@ def block_input_points(backbone: Backbone) -> dict[str, Point]:
 
     """
     names = _module_names(backbone)
+    first = 0 if getattr(backbone, "measures_input", False) else 1
     return {
         block.name: Point(_name(names, block.module, block.name, first=True), "input")
-        for block in backbone.blocks()[1:]
+        for block in backbone.blocks()[first:]
     }
 
 
