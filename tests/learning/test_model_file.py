@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
-from remix.data import Preprocessing
-from remix.learning import Model, load_model, save_model
+from remix.data import Preprocessing, load
+from remix.learning import LearnStep, Model, load_model, save_model
 from remix.learning.model_file import KIND, VERSION
 from remix.networks import Classifier, GrowingHead, create_backbone
 from remix.statistics import (
@@ -24,6 +25,7 @@ from remix.statistics import (
 )
 
 OPTIONS = {"width": 3}
+FILES = Path(__file__).with_name("files")
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +186,7 @@ def edit_content(path, value):
     [
         (["backbone", "name"], "mine", "'mine' is not known here; if it is one of your own, import"),
         (["backbone", "name"], ["convnet8"], "is not known here"),
-        (["backbone", "options"], {"width": 4}, r"the weights 'backbone\..*' are \(3, 1, 3, 3\), expected \(4"),
+        (["backbone", "options"], {"width": 4}, r"the weights 'backbone\..*' are F32 \(3, 1, 3, 3\), expected F32 \(4"),
         (["backbone", "options"], {"width": 10**7}, "expected"),
         (["backbone", "options"], {"width": -1}, "width must be at least 1"),
         (["backbone", "options"], {"depth": 3}, "has no option 'depth'"),
@@ -204,6 +206,13 @@ def edit_content(path, value):
         (["memory"], None, "statistics that its header does not describe"),
         (["memory", "layers"], [], "which no memory holds"),
         (["provenance"], "me", "not a valid model"),
+        (["classes"], "abc", "its classes are described as abc"),
+        (["classes"], ["cat", "dog", "../../etc"], "control characters or slashes"),
+        (["classes"], ["cat", "dog", "a\x1b[2J"], "control characters or slashes"),
+        (["classes"], ["cat", "dog", "dog"], "'dog' is there twice"),
+        (["history"], "abc", "its history are described as abc"),
+        (["history"], [{"classes": ["cat"]}], "a step of its history is described as"),
+        (["frozen"], 10**30, "cannot be frozen"),
     ],
 )
 def test_a_header_that_was_made_up_is_refused_in_a_sentence(change, path, value, message):
@@ -218,6 +227,58 @@ def test_weights_that_are_not_numbers(change):
 
     with pytest.raises(DamagedFileError, match=r"backbone.convolutions.0.conv.weight' hold NaN"):
         load_model(change(edit))
+
+
+def test_weights_in_another_precision_are_refused(change):
+    def edit(tensors, _):
+        tensors["network/head.classifiers.0.bias"] = torch.zeros(2, dtype=torch.complex64)
+
+    with pytest.raises(DamagedFileError, match=r"head.classifiers.0.bias' are C64 \(2,\), expected F32"):
+        load_model(change(edit))
+
+
+def test_the_history_and_the_frozen_blocks_come_back(model, tmp_path):
+    first = LearnStep(("cat", "dog"), (20, 20), "measure", date="2026-11-16T03:00:00+00:00")
+    second = LearnStep(("Bär", "cat"), (20, 7), "remix", {"new classes, held out": 97.5}, ("cat",), "bears")
+    save_model(tmp_path / "model.remix", replace(model, history=(first, second), frozen=3))
+    found = load_model(tmp_path / "model.remix")
+    assert found.history == (first, second)
+    assert found.frozen == 3
+
+
+def test_a_history_or_frozen_blocks_that_are_impossible(model):
+    step = LearnStep(("cat",), (3,), "remix")
+    with pytest.raises(ValueError, match="'cat' twice"):
+        replace(model, history=(step, step))
+    with pytest.raises(ValueError, match="class 'cow' that it does not have"):
+        replace(model, history=(LearnStep(("cow",), (3,), "remix"),))
+    with pytest.raises(ValueError, match="at most 1000 steps"):
+        replace(model, history=(replace(step, extended=("cat",)),) * 1001)
+    for frozen in (-1, 6, 1.0, "all"):
+        with pytest.raises(ValueError, match="5 blocks"):
+            replace(model, frozen=frozen)
+    with pytest.raises(ValueError, match="a provenance holds at most"):
+        replace(model, provenance={"by": "x" * 2001})
+
+
+def test_control_characters_of_the_provenance_are_escaped(model, tmp_path):
+    save_model(tmp_path / "model.remix", replace(model, provenance={"by": "\x1b[2Jme\nyou"}))
+    assert load_model(tmp_path / "model.remix").provenance == {"by": "\\x1b[2Jme\\nyou"}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_files_of_earlier_versions_are_read(version):
+    """They were written by the package as it was then; docs/artefact.md promises that they stay readable."""
+    found = load_model(FILES / f"model-v{version}.remix")
+    splits = load("digits")
+    test = splits.test.relabelled([0, 1, 2, 3])
+    right = found.classifier(splits.normalisation.normalise(test.images)).argmax(1) == test.labels
+    assert right.float().mean() > 0.95
+    assert found.classes == ("zero", "one", "two", "drei ³")
+    assert found.memory is not None
+    assert [task.labels for task in found.memory.tasks] == [(0, 1), (2, 3)]
+    assert found.frozen == (0 if version == 1 else 2)
+    assert [step.classes for step in found.history] == ([] if version == 1 else [("zero", "one"), ("two", "drei ³")])
 
 
 def test_a_tensor_that_has_no_place(change):
@@ -237,7 +298,9 @@ def test_missing_truncated_foreign_and_of_another_version(model, saved, tmp_path
     with pytest.raises(DamagedFileError, match="holds 'memory', expected 'model'"):
         load_model(saved)
     write_file(saved, KIND, VERSION + 1, {}, {})
-    with pytest.raises(DamagedFileError, match="format version 2 of 'model', this remix reads version 1"):
+    with pytest.raises(
+        DamagedFileError, match="format version 3 of 'model', this remix reads versions 1 to 2; a newer"
+    ):
         load_model(saved)
 
 

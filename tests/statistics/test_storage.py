@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from remix.statistics import DamagedFileError, read_file, storage, write_file
+from remix.statistics import DamagedFileError, StoredTensor, read_file, read_header, storage, write_file
 
 
 @pytest.fixture
@@ -112,6 +112,39 @@ def test_another_programs_safetensors_file_is_told(tmp_path):
 def test_a_forged_header_is_refused(path, change):
     rewritten(path, change)
     with pytest.raises(DamagedFileError):
+        read_file(path, "memory", 1)
+
+
+def test_a_name_that_is_there_twice_is_told(path):
+    rewritten(path, lambda text: text.replace('"kind"', '"kind": 1, "kind"', 1))
+    with pytest.raises(DamagedFileError, match="its header has 'kind' twice"):
+        read_file(path, "memory", 1)
+    entry = '"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}'
+    header = f"{{{entry},{entry}}}".encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
+    with pytest.raises(DamagedFileError, match="its header has 'a' twice"):
+        read_file(path, "memory", 1)
+
+
+def test_the_header_alone(path):
+    header = read_header(path, "memory", 1)
+    assert header.tensors == {"a": StoredTensor("F32", (2, 3), 24), "empty": StoredTensor("F32", (0,), 0)}
+    assert (header.version, header.content) == (1, {"names": ["é", "b"]})
+    assert len(header.checksum) == 64
+
+
+def test_versions_before_the_present_one_are_read_where_the_reader_says_so(path):
+    assert read_file(path, "memory", 3, oldest=1)[1] == {"names": ["é", "b"]}
+    with pytest.raises(DamagedFileError, match="reads versions 2 to 3"):
+        read_file(path, "memory", 3, oldest=2)
+
+
+def test_a_header_that_is_too_long_is_not_written_and_not_read(path):
+    with pytest.raises(ValueError, match="at most 16,777,216"):
+        write_file(path, "memory", 1, {}, "x" * (17 << 20))
+    assert read_file(path, "memory", 1)[1] == {"names": ["é", "b"]}
+    path.write_bytes(struct.pack("<Q", 20 << 20) + b" " * (20 << 20))
+    with pytest.raises(DamagedFileError, match="is no memory file"):
         read_file(path, "memory", 1)
 
 

@@ -1,5 +1,7 @@
 """Losses, training stages, replay, the learner and its file, metrics."""
 
+from remix.learning.class_names import check_class_names
+from remix.learning.history import LearnStep
 from remix.learning.learner import InterruptedInversion, Learner
 from remix.learning.method import Method
 from remix.learning.metrics import AccuracyMatrix
@@ -17,6 +19,7 @@ __all__ = [
     "Batch",
     "EpochReport",
     "InterruptedInversion",
+    "LearnStep",
     "Learner",
     "LossScales",
     "Method",
@@ -29,6 +32,7 @@ __all__ = [
     "Team",
     "TensorReplay",
     "TrainingStoppedError",
+    "check_class_names",
     "load_model",
     "save_model",
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,14 +13,18 @@ from torch import Tensor
 
 from remix._version import __version__
 from remix.data import Preprocessing
+from remix.data.errors import printable
+from remix.learning.class_names import check_class_names
+from remix.learning.history import LearnStep, check_history
 from remix.networks import Backbone, Classifier, GrowingHead, create_backbone, list_backbones
-from remix.statistics import DamagedFileError, Memory, check_layers, read_file, write_file
+from remix.statistics import DamagedFileError, Memory, StoredTensor, check_layers, read_file, read_header, write_file
 
-__all__ = ["KIND", "VERSION", "Model", "check_class_names", "load_model", "save_model"]
+__all__ = ["KIND", "OLDEST", "VERSION", "Model", "load_model", "save_model"]
 
-KIND, VERSION = "model", 1  # of the file
+KIND, VERSION = "model", 2  # of the file; version 1 had no history and no frozen blocks, and is read as well
+OLDEST = 1
 
-_LONGEST_NAME = 200
+_LONGEST_TEXT, _MOST_TEXTS = 2000, 100  # of the provenance
 _LARGEST_SIDE = 1024  # pixels: the network is run once to check its statistics, and a file must not choose the cost
 
 
@@ -37,6 +40,8 @@ class Model:
         preprocessing: of images.
         memory: statistics, or None.
         provenance: where the model comes from, as short texts by keyword.
+        history: the steps of learning, oldest first; empty where nobody told.
+        frozen: how many blocks, from the first on, are not trained any more.
 
     Raises:
         ValueError: if the parts do not fit together.
@@ -50,6 +55,8 @@ class Model:
     preprocessing: Preprocessing
     memory: Memory | None = None
     provenance: Mapping[str, str] = field(default_factory=dict)
+    history: tuple[LearnStep, ...] = ()
+    frozen: int = 0
 
     def __post_init__(self) -> None:
         check_class_names(self.classes)
@@ -59,6 +66,11 @@ class Model:
         shape = tuple(self.classifier.backbone.input_shape)
         if shape != self.preprocessing.shape:
             raise ValueError(f"the backbone takes images {shape}, the preprocessing makes {self.preprocessing.shape}")
+        check_history(self.history, self.classes)
+        _check_provenance(self.provenance)
+        blocks = len(self.classifier.backbone.blocks())
+        if type(self.frozen) is not int or not 0 <= self.frozen <= blocks:
+            raise ValueError(f"the backbone has {blocks} blocks, {str(self.frozen)[:60]} of them cannot be frozen")
         if self.memory is not None:
             _check_memory(self.memory, self.classifier, self.classes)
 
@@ -95,7 +107,9 @@ def save_model(path: str | Path, model: Model) -> None:
         "head": {"tasks": list(head.task_sizes), "bias": head.bias},
         "classes": list(model.classes),
         "preprocessing": model.preprocessing.to_dict(),
-        "provenance": {str(key): str(value) for key, value in model.provenance.items()},
+        "provenance": {printable(str(key)): printable(str(value)) for key, value in model.provenance.items()},
+        "history": [step.to_dict() for step in model.history],
+        "frozen": model.frozen,
     }
     tensors = {f"network/{name}": _single(tensor) for name, tensor in model.classifier.state_dict().items()}
     if model.memory is not None:
@@ -105,41 +119,26 @@ def save_model(path: str | Path, model: Model) -> None:
 
 
 def load_model(path: str | Path) -> Model:
-    """Read a file of `save_model`, on the CPU, in eval mode. Nothing in it is executed.
+    """Read a file of `save_model`, of this version of the format or an earlier one, on the CPU, in eval mode.
+
+    Nothing in it is executed. Its header is checked against the network that it describes before any weight is read.
 
     Raises:
         FileNotFoundError: if there is no such file.
         DamagedFileError: in one sentence, if it is damaged, foreign, of another version, or no sound model.
 
     """
-    tensors, content = read_file(path, KIND, VERSION)
+    header = read_header(path, KIND, VERSION, OLDEST)
     try:
+        _check_weights(header.tensors, header.content)
+        tensors, content = read_file(path, KIND, VERSION, OLDEST)
         return _parse(tensors, content)
+    except DamagedFileError:
+        raise
     except KeyError as error:
         raise DamagedFileError(f"{path} is not a valid model: {error.args[0]!r} is missing") from error
     except (ValueError, TypeError, AttributeError, IndexError, RuntimeError, OverflowError, MemoryError) as error:
         raise DamagedFileError(f"{path} is not a valid model: {_sentence(error)}") from error
-
-
-def check_class_names(names: Sequence[str]) -> None:
-    """Check names of classes; they may be written in any script, but must be safe to print and to use in file names.
-
-    Raises:
-        ValueError: for no names, one that is there twice, is empty, too long, or has control characters or slashes.
-
-    """
-    if not names:
-        raise ValueError("there must be at least one class")
-    for name in names:
-        if not isinstance(name, str) or not name.strip() or name in (".", ".."):
-            raise ValueError(f"{name!r} is not a name for a class")
-        if len(name) > _LONGEST_NAME:
-            raise ValueError(f"the class name {name[:40]!r}... has {len(name)} characters, at most {_LONGEST_NAME}")
-        if any(unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp") or letter in "/\\" for letter in name):
-            raise ValueError(f"the class name {name!r} has control characters or slashes")
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if list(names).count(name) > 1)
-        raise ValueError(f"the class name {twice!r} is there twice")
 
 
 def _check_memory(memory: Memory, classifier: Classifier, classes: Sequence[str]) -> None:
@@ -153,7 +152,44 @@ def _check_memory(memory: Memory, classifier: Classifier, classes: Sequence[str]
             raise ValueError("the memory is of another network: its features or classes are not the network's")
 
 
+def _check_provenance(texts: Mapping[str, str]) -> None:
+    if len(texts) > _MOST_TEXTS or any(len(text) > _LONGEST_TEXT for pair in texts.items() for text in map(str, pair)):
+        raise ValueError(f"a provenance holds at most {_MOST_TEXTS} texts of {_LONGEST_TEXT} characters")
+
+
 # --- reading ---
+
+
+def _check_weights(tensors: Mapping[str, StoredTensor], content: Any) -> None:
+    """Compare what the file holds with the network that it describes. Nothing of that network's size is made."""
+    name, options = _architecture(content)
+    if name not in list_backbones():
+        raise ValueError(
+            f"its backbone {str(name)[:60]!r} is not known here; if it is one of your own, import the module that "
+            "registers it first"
+        )
+    with torch.device("meta"):
+        outline: Any = create_backbone(name, **options)
+    head = content["head"]
+    tasks, bias = list(head["tasks"]), head["bias"]
+    if not tasks or any(type(size) is not int or size < 1 for size in tasks) or type(bias) is not bool:
+        raise ValueError(f"its head is described as {str(head)[:60]}")
+    expected = {
+        f"backbone.{key}": (_dtype(tensor), tuple(tensor.shape)) for key, tensor in outline.state_dict().items()
+    }
+    for i, size in enumerate(tasks):
+        expected[f"head.classifiers.{i}.weight"] = ("F32", (size, outline.feature_dim))
+        if bias:
+            expected[f"head.classifiers.{i}.bias"] = ("F32", (size,))
+    weights = {key.removeprefix("network/"): tensor for key, tensor in tensors.items() if key.startswith("network/")}
+    for key, (dtype, shape) in expected.items():
+        if key not in weights:
+            raise ValueError(f"the weights {key!r} are missing")
+        found = weights[key]
+        if found.shape != shape or found.dtype != dtype:
+            raise ValueError(f"the weights {key!r} are {found.dtype} {found.shape}, expected {dtype} {shape}")
+    if surplus := set(weights) - set(expected):
+        raise ValueError(f"it holds weights {min(surplus)[:60]!r} that its backbone does not have")
 
 
 def _parse(tensors: Mapping[str, Tensor], content: Any) -> Model:
@@ -166,54 +202,43 @@ def _parse(tensors: Mapping[str, Tensor], content: Any) -> Model:
     preprocessing = Preprocessing.from_dict(content["preprocessing"])
     if preprocessing.size > _LARGEST_SIDE or not all(map(math.isfinite, preprocessing.mean + preprocessing.std)):
         raise ValueError(f"its images would be of {preprocessing}")
-    architecture = content["backbone"]
-    options = {str(key): _unlisted(value) for key, value in architecture["options"].items()}
-    classifier = _classifier(architecture["name"], options, content["head"], groups["network"])
+    name, options = _architecture(content)
+    for key in ("classes", "history"):
+        if not isinstance(content.get(key, []), list):
+            raise ValueError(f"its {key} are described as {str(content[key])[:60]}")
+    history = tuple(LearnStep.from_dict(step) for step in content.get("history", ()))
+    provenance = {printable(str(key)): printable(str(value)) for key, value in content["provenance"].items()}
     memory = None
     if "memory" in content:
         memory = Memory.from_tensors(groups["memory"], content["memory"])
     elif groups["memory"]:
         raise ValueError("it holds statistics that its header does not describe")
-    provenance = {str(key): str(value) for key, value in content["provenance"].items()}
-    names = tuple(content["classes"])
-    return Model(classifier, architecture["name"], options, names, preprocessing, memory, provenance)
+    return Model(
+        _classifier(name, options, content["head"], groups["network"]),
+        name,
+        options,
+        tuple(content["classes"]),
+        preprocessing,
+        memory,
+        provenance,
+        history,
+        content.get("frozen", 0),
+    )
+
+
+def _architecture(content: Any) -> tuple[str, dict[str, Any]]:
+    described = content["backbone"]
+    return described["name"], {str(key): _unlisted(value) for key, value in described["options"].items()}
 
 
 def _classifier(name: str, options: dict[str, Any], head: Any, weights: dict[str, Tensor]) -> Classifier:
-    """The network with its weights. Sizes are compared before anything of those sizes is made."""
-    if name not in list_backbones():
-        raise ValueError(
-            f"its backbone {str(name)[:60]!r} is not known here; if it is one of your own, import the module that "
-            "registers it first"
-        )
-    with torch.device("meta"):
-        outline: Any = create_backbone(name, **options)
-    tasks, bias = list(head["tasks"]), head["bias"]
-    if not tasks or any(type(size) is not int or size < 1 for size in tasks) or type(bias) is not bool:
-        raise ValueError(f"its head is described as {str(head)[:60]}")
-    shapes = {f"backbone.{key}": tuple(tensor.shape) for key, tensor in outline.state_dict().items()}
-    for i, size in enumerate(tasks):
-        shapes[f"head.classifiers.{i}.weight"] = (size, outline.feature_dim)
-        if bias:
-            shapes[f"head.classifiers.{i}.bias"] = (size,)
-    _check_weights(weights, shapes)
+    for key, tensor in weights.items():
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            raise ValueError(f"the weights {key!r} hold NaN or infinite numbers")
     backbone: Backbone = create_backbone(name, **options)
-    classifier = Classifier(backbone, GrowingHead(backbone.feature_dim, tasks, bias=bias))
+    classifier = Classifier(backbone, GrowingHead(backbone.feature_dim, head["tasks"], bias=head["bias"]))
     classifier.load_state_dict(weights)
     return classifier.eval()
-
-
-def _check_weights(weights: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]]) -> None:
-    for name, shape in shapes.items():
-        if name not in weights:
-            raise ValueError(f"the weights {name!r} are missing")
-        if tuple(weights[name].shape) != shape:
-            raise ValueError(f"the weights {name!r} are {tuple(weights[name].shape)}, expected {shape}")
-    for name, tensor in weights.items():
-        if name not in shapes:
-            raise ValueError(f"it holds weights {name[:60]!r} that its backbone does not have")
-        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-            raise ValueError(f"the weights {name!r} hold NaN or infinite numbers")
 
 
 # --- small things ---
@@ -221,6 +246,13 @@ def _check_weights(weights: Mapping[str, Tensor], shapes: Mapping[str, tuple[int
 
 def _single(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.is_floating_point() else tensor
+
+
+def _dtype(tensor: Tensor) -> str:
+    """As safetensors calls it; weights are kept in single precision."""
+    if tensor.is_floating_point():
+        return "F32"
+    return str(tensor.dtype).removeprefix("torch.").upper().replace("UINT", "U").replace("INT", "I")
 
 
 def _plain(key: str, value: Any) -> Any:

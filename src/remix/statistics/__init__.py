@@ -17,7 +17,7 @@ from remix.statistics.reservoir import Reservoir
 from remix.statistics.selection import compensate, select_features
 from remix.statistics.selector_training import SelectorRecipe, train_selectors
 from remix.statistics.selectors import Selectors, contrastive_loss
-from remix.statistics.storage import DamagedFileError, read_file, write_file
+from remix.statistics.storage import DamagedFileError, FileHeader, StoredTensor, read_file, read_header, write_file
 from remix.statistics.taps import Point, Taps
 from remix.statistics.views import View, as_view, list_views
 
@@ -26,6 +26,7 @@ __all__ = [
     "ClassMeter",
     "ClassRecord",
     "DamagedFileError",
+    "FileHeader",
     "Kind",
     "LayerMeter",
     "LayerStatistics",
@@ -38,6 +39,7 @@ __all__ = [
     "SelectorRecipe",
     "Selectors",
     "StoredItem",
+    "StoredTensor",
     "Taps",
     "TaskRecord",
     "View",
@@ -55,6 +57,7 @@ __all__ = [
     "measure_layers",
     "merge_layers",
     "read_file",
+    "read_header",
     "require_finite",
     "rescale_to_batchnorm",
     "run_meters",

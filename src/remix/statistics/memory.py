@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -191,7 +192,7 @@ def _checked(name: str, value: Any) -> Any:
             raise TypeError(f"{name} must be a tuple of {record.__name__}, got {_kind(value)}")
         names = [item.name for item in value if isinstance(item, ClassRecord)]
         if len(set(names)) < len(names):
-            twice = next(one for one in names if names.count(one) > 1)
+            twice = Counter(names).most_common(1)[0][0]
             raise ValueError(f"class names must differ, but {twice!r} is there twice")
         return value
     expected = ClassGaussians if name == "gaussians" else Selectors

@@ -1,0 +1,123 @@
+"""What a model has learned, when, and how well: one entry per step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from remix._version import __version__
+from remix.learning.class_names import LONGEST_NAME, check_class_names, unsafe
+
+__all__ = ["LearnStep", "check_history"]
+
+_MOST_STEPS = 1000
+_MOST_ACCURACIES = 100
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+@dataclass(frozen=True)
+class LearnStep:
+    """One step of learning.
+
+    Attributes:
+        classes: names of the classes that were learned or extended.
+        images: training images of each of them.
+        method: that was used, such as "remix", "adopt" or "measure".
+        accuracies: in percent, by what was tested, such as "new classes, held out".
+        extended: those of ``classes`` that the model knew before.
+        name: that the person gave to the step.
+        date: when it ended, ISO 8601 with a time zone; now by default.
+        remix: version of the package; this one by default.
+
+    Raises:
+        ValueError: for what is not such a description, or too long for one.
+
+    """
+
+    classes: tuple[str, ...]
+    images: tuple[int, ...]
+    method: str
+    accuracies: Mapping[str, float] = field(default_factory=dict)
+    extended: tuple[str, ...] = ()
+    name: str = ""
+    date: str = field(default_factory=_now)
+    remix: str = __version__
+
+    def __post_init__(self) -> None:
+        check_class_names(self.classes)
+        if len(self.images) != len(self.classes) or any(type(n) is not int or n < 0 for n in self.images):
+            raise ValueError(f"a step needs one number of images per class, got {str(self.images)[:60]}")
+        if len(set(self.extended)) < len(self.extended) or not set(self.extended) <= set(self.classes):
+            raise ValueError(f"a step cannot extend classes that it has no images of: {str(self.extended)[:60]}")
+        for what, text in (("method", self.method), ("name", self.name), ("remix", self.remix)):
+            _check_text(what, text)
+        if len(self.accuracies) > _MOST_ACCURACIES:
+            raise ValueError(f"a step holds at most {_MOST_ACCURACIES} accuracies, got {len(self.accuracies)}")
+        for what, value in self.accuracies.items():
+            _check_text("accuracies", what)
+            if type(value) not in (int, float) or not (math.isfinite(value) and 0 <= value <= 100):
+                raise ValueError(f"the accuracy {what!r} must be within 0..100 percent, got {str(value)[:60]}")
+        _check_date(self.date)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, texts and lists, for JSON."""
+        return {
+            "classes": list(self.classes),
+            "images": list(self.images),
+            "method": self.method,
+            "accuracies": dict(self.accuracies),
+            "extended": list(self.extended),
+            "name": self.name,
+            "date": self.date,
+            "remix": self.remix,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Any) -> LearnStep:
+        """The inverse of `to_dict`. Raises ValueError if it is none."""
+        if not isinstance(values, dict) or set(values) != set(cls.__dataclass_fields__):
+            raise ValueError(f"a step of its history is described as {str(values)[:60]}")
+        lists = {key: values[key] for key in ("classes", "images", "extended")}
+        if not all(isinstance(value, list) for value in lists.values()) or not isinstance(values["accuracies"], dict):
+            raise ValueError(f"a step of its history is described as {str(values)[:60]}")
+        return cls(**{**values, **{key: tuple(value) for key, value in lists.items()}})
+
+
+def check_history(history: Sequence[LearnStep], classes: Sequence[str]) -> None:
+    """Check that a history can be that of a model with these classes.
+
+    Raises:
+        ValueError: for classes that the model does not know, or that were learned twice, and for too many steps.
+
+    """
+    if len(history) > _MOST_STEPS:
+        raise ValueError(f"a history holds at most {_MOST_STEPS} steps, got {len(history)}")
+    known, learned = set(classes), set[str]()
+    for step in history:
+        if not isinstance(step, LearnStep):
+            raise ValueError(f"a history holds steps of learning, got {type(step).__name__}")
+        new = set(step.classes) - set(step.extended)
+        if foreign := sorted(set(step.classes) - known):
+            raise ValueError(f"its history tells of a class {foreign[0]!r} that it does not have")
+        if twice := sorted(new & learned):
+            raise ValueError(f"its history tells of learning {twice[0]!r} twice")
+        learned |= new
+
+
+def _check_text(what: str, text: object) -> None:
+    if not isinstance(text, str) or len(text) > LONGEST_NAME or unsafe(text):
+        raise ValueError(f"{what} of a step must be a short text without control characters, got {str(text)[:60]!r}")
+
+
+def _check_date(text: object) -> None:
+    try:
+        if not isinstance(text, str) or len(text) > 40 or datetime.fromisoformat(text).tzinfo is None:
+            raise ValueError("no time zone")
+    except ValueError as error:
+        raise ValueError(f"the date of a step must be ISO 8601 with a time zone, got {str(text)[:60]!r}") from error
