@@ -2,6 +2,8 @@
 
 from remix.learning.class_names import check_class_names
 from remix.learning.history import LearnStep
+from remix.learning.best_epoch import BestEpoch
+from remix.learning.frozen_trunk import FrozenTrunk
 from remix.learning.learner import InterruptedInversion, Learner
 from remix.learning.method import Method
 from remix.learning.metrics import AccuracyMatrix
@@ -17,7 +19,9 @@ from remix.learning.trainer import TrainingStoppedError
 __all__ = [
     "AccuracyMatrix",
     "Batch",
+    "BestEpoch",
     "EpochReport",
+    "FrozenTrunk",
     "InterruptedInversion",
     "LearnStep",
     "Learner",

@@ -175,7 +175,8 @@ class Learner:
         self.teacher = copy.deepcopy(self.student).requires_grad_(False).eval() if self.tasks else None
         if self.method.joint:
             new = len(task.labels) - self.student.head.num_classes
-        self.student.head.grow(new, generator=self.generator)
+        if new:  # further images of known classes bring no new ones
+            self.student.head.grow(new, generator=self.generator)
         self.counts = LabelCounts(self.student.head.num_classes, self.team.device)
 
     def _dream(self) -> None:
@@ -202,7 +203,9 @@ class Learner:
     def _remember(self, task: Task) -> None:
         counts = task.train.counts()
         known = {record.name for record in self.memory.classes}
-        self.memory.record_task([(name, counts[name]) for name in task.classes if name not in known])
+        fresh = [(name, counts[name]) for name in task.classes if name not in known]
+        if fresh:
+            self.memory.record_task(fresh)
         self.method.remember(self, task.train)
         self.teacher, self.replay = None, None
         self.modules = {name: module for name, module in self.modules.items() if name in self.method.carried}

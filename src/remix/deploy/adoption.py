@@ -1,0 +1,185 @@
+"""A network that somebody trained elsewhere -> a model that can learn more classes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from remix.data import DataError, ImageDataset
+from remix.data.intake import take_in
+from remix.deploy.recipe import LearnSettings, frozen_blocks, make_recipe
+from remix.deploy.starts import preprocessing_for
+from remix.deploy.step import Start, new_engine
+from remix.inversion import Knowledge, PixelSettings, PriorSettings, Schedule, balanced_labels, invert_pixels, label_targets
+from remix.learning import LearnStep, Model, Monitor
+from remix.networks import Backbone, Classifier, GrowingHead, as_backbone, create_backbone
+from remix.networks.adapt import BlockPath
+from remix.networks.probe import evaluating, probe_images
+
+__all__ = ["adopted_model", "dreamed_data", "find_head"]
+
+_DREAMS_PER_CLASS = 32
+_DREAM_STEPS = 200
+
+
+def adopted_model(
+    network: nn.Module,
+    data: Any,
+    classes: tuple[str, ...],
+    *,
+    blocks: Sequence[BlockPath] | None,
+    input_shape: tuple[int, int, int] | None,
+    head: str | None,
+    name: str | None,
+    options: Mapping[str, Any],
+    mean: Sequence[float] | None,
+    std: Sequence[float] | None,
+    settings: LearnSettings,
+    monitor: Monitor | None = None,
+) -> tuple[Model, tuple[str, ...]]:
+    """A model of a trained network, with statistics. Arguments and errors as in `remix.Learner.adopt`.
+
+    Returns:
+        the model, and notes for the person.
+
+    """
+    network = copy.deepcopy(network).cpu().eval()
+    if isinstance(network, Classifier):
+        backbone, top = network.backbone, network.head
+    else:
+        backbone = as_backbone(network, blocks=blocks, input_shape=input_shape)
+        top = find_head(network, backbone, head)
+    if len(classes) != top.num_classes:
+        raise ValueError(f"the network's head has {top.num_classes} outputs, but classes has {len(classes)} names")
+    preprocessing = preprocessing_for(backbone, mean, std)
+    notes = []
+    if name is None:
+        notes.append(
+            f"to save this learner, register a function that builds its backbone (remix.networks.register_backbone) "
+            f"and give adopt(..., backbone=NAME); without that {type(network).__name__} lives in memory only"
+        )
+    else:
+        _check_rebuilt(create_backbone(name, **options), backbone, name)
+    classifier = Classifier(backbone, top).eval()
+    model = Model(classifier, name or type(network).__name__, dict(options), classes, preprocessing)
+    if data is None:
+        measured, held = dreamed_data(model, settings.seed, monitor), None
+        notes.append(
+            f"no data: statistics are those of the BatchNorm layers and of {len(measured)} images dreamed from them; "
+            "priors are diagonal, and old classes will be remembered less well than with some real images"
+        )
+    else:
+        whole = take_in(data, preprocessing, classes=classes, holdout=settings.holdout, seed=settings.seed)
+        if foreign := [one for one in whole.classes if one not in classes]:
+            raise DataError(f"the data have a class {foreign[0]!r} that is not among the network's: {', '.join(classes)}")
+        if missing := [one for one in classes if one not in whole.classes]:
+            raise DataError(f"the data have no image of {', '.join(missing[:5])}: some of every class are needed, or data=None")
+        measured, held = (_by_name(part, classes) for part in (whole.train, whole.held))
+    model = _measured(model, measured, held, laplace=data is not None, settings=settings, monitor=monitor)
+    return model, tuple(notes)
+
+
+def find_head(network: nn.Module, backbone: Backbone, path: str | None) -> GrowingHead:
+    """The linear layer that follows the pooled features, as a head that can grow.
+
+    Raises:
+        ValueError: if there is none, or what the network computes is not that layer of its pooled features.
+
+    """
+    linear = {one: m for one, m in network.named_modules() if isinstance(m, nn.Linear)}
+    fitting = [one for one, module in linear.items() if module.in_features == backbone.feature_dim]
+    if path is None and not fitting:
+        raise ValueError(f"no linear layer takes the {backbone.feature_dim} pooled features: name the head with head=PATH")
+    chosen = path if path is not None else fitting[-1]
+    if chosen not in linear:
+        raise ValueError(f"head={chosen!r} is no linear layer; there are: {', '.join(linear) or 'none'}")
+    layer = linear[chosen]
+    if layer.in_features != backbone.feature_dim:
+        raise ValueError(f"head={chosen!r} takes {layer.in_features} features, the blocks give {backbone.feature_dim}")
+    head = GrowingHead(backbone.feature_dim, [layer.out_features], bias=layer.bias is not None)
+    head.classifier(0).load_state_dict(layer.state_dict())
+    images = probe_images(network, backbone.input_shape)
+    with evaluating(network):
+        said, ours = network(images), head(backbone.pooled(images))
+    if not isinstance(said, torch.Tensor) or said.shape != ours.shape or not torch.allclose(said, ours, atol=1e-3, rtol=1e-3):
+        raise ValueError(
+            f"the network's output is not the layer {chosen!r} of the averaged output of its last block: "
+            "what lies between must be part of a block"
+        )
+    return head
+
+
+def dreamed_data(model: Model, seed: int = 0, monitor: Monitor | None = None) -> ImageDataset:
+    """Images of a model's classes from its labels and BatchNorm statistics alone, with a diagonal prior.
+
+    Raises:
+        ValueError: if the network has no BatchNorm layers with running statistics.
+
+    """
+    backbone, head = model.classifier.backbone, model.classifier.head
+    labels = balanced_labels(range(len(model.classes)), _DREAMS_PER_CLASS * len(model.classes))
+    settings = PixelSettings(
+        schedule=Schedule(_DREAM_STEPS, 0.1), statistics=1.0, prior=PriorSettings("diagonal", "nll", 0.1), batch=256
+    )
+    dream = invert_pixels(
+        Knowledge(backbone, None, head),
+        label_targets(labels, head.num_classes),
+        torch.Generator().manual_seed(seed),
+        settings,
+        progress=monitor.inversion if monitor else None,
+    )
+    if not dream.finished:
+        raise KeyboardInterrupt
+    images = model.preprocessing.normalisation.denormalise(dream.images)
+    return ImageDataset(images.cpu(), dream.labels.cpu(), model.classes)
+
+
+def _measured(
+    model: Model,
+    data: ImageDataset,
+    held: ImageDataset | None,
+    *,
+    laplace: bool,
+    settings: LearnSettings,
+    monitor: Monitor | None,
+) -> Model:
+    """The model with statistics of data, as a first step would leave it."""
+    backbone = model.classifier.backbone
+    frozen = frozen_blocks(settings.freeze, backbone, True, len(data))
+    _, height, _ = backbone.input_shape
+    recipe = make_recipe(
+        "remix", settings, trained=True, frozen=frozen, channels=backbone.input_shape[0], size=height,
+        images=len(data), laplace=laplace,
+    )  # fmt: skip
+    engine = new_engine(Start.of(model), backbone, frozen, recipe, settings.seed, monitor=monitor)
+    counts = data.counts()
+    engine.memory.record_task([(one, counts[one]) for one in model.classes])
+    engine.method.remember(engine, data)
+    accuracies = {}
+    if held is not None and len(held):
+        right, count = engine.evaluate(held)
+        accuracies["held-out images"] = 100 * right / count
+    step = LearnStep(model.classes, tuple(counts.values()) if laplace else (0,) * len(counts), "adopt", accuracies)
+    return Model(
+        model.classifier, model.backbone, model.options, model.classes, model.preprocessing, engine.memory,
+        {"adopted": model.backbone}, (step,), frozen,
+    )  # fmt: skip
+
+
+def _by_name(data: ImageDataset, classes: tuple[str, ...]) -> ImageDataset:
+    """The same images with the labels that the network has for their classes."""
+    places = torch.tensor([classes.index(one) for one in data.classes])
+    return ImageDataset(data.images, places[data.labels], classes)
+
+
+def _check_rebuilt(built: Backbone, adopted: Backbone, name: str) -> None:
+    assert isinstance(built, nn.Module)
+    assert isinstance(adopted, nn.Module)
+    shapes = [{k: tuple(v.shape) for k, v in one.state_dict().items()} for one in (built, adopted)]
+    if shapes[0] != shapes[1]:
+        different = sorted({*shapes[0].items()} ^ {*shapes[1].items()})
+        raise ValueError(f"create_backbone({name!r}) builds another network than the one adopted: {different[0][0]} differs")

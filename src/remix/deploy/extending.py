@@ -1,0 +1,127 @@
+"""Further images of classes that a model knows already, perhaps together with new classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from remix.data import ImageDataset
+from remix.inversion import Targets, feature_targets, random_labels
+from remix.learning import Batch, Learner, Stage, TensorReplay
+from remix.learning.losses import balanced_cross_entropy, hard_distillation
+from remix.methods.pmi import Pmi
+from remix.methods.remix import Remix
+from remix.statistics import (
+    ClassGaussians,
+    ClassMeter,
+    ClassRecord,
+    LayerStatistics,
+    feature_point,
+    merge_layers,
+    run_meters,
+)
+
+__all__ = ["ExtendDiagonal", "ExtendLaplace", "blended"]
+
+
+@dataclass(frozen=True)
+class _Extend(Pmi):
+    """Old classes are dreamed as ever; real images may be of old classes too.
+
+    Such images have no place in a loss among the new classes, so there is one stage: cross-entropy of real images and
+    pseudo-samples over all classes, balanced, and the old model's logits on the pseudo-samples.
+    """
+
+    selection: bool = False
+
+    def targets(self, learner: Learner) -> Targets:
+        """Every class the old model knows, with the same chance."""
+        teacher, gaussians = learner.teacher, learner.memory.gaussians
+        assert teacher is not None
+        assert gaussians is not None
+        labels = random_labels(range(teacher.head.num_classes), self.count(learner), learner.generator)
+        return feature_targets(labels, gaussians, None, learner.generator)
+
+    def stages(self, learner: Learner) -> list[Stage]:
+        """The head, then all that learns."""
+        head = learner.student.head
+        weights = learner.counts.weights()
+
+        def renew_weights() -> None:
+            weights.copy_(learner.counts.weights())
+
+        def terms(batch: Batch) -> dict[str, Tensor]:
+            assert batch.replayed is not None
+            real, pseudo = head(learner.pooled(batch.images)), head(learner.pooled(batch.replayed.images))
+            labels = torch.cat([batch.labels, batch.replayed.labels])
+            return {
+                "balanced": balanced_cross_entropy(torch.cat([real, pseudo]), labels, weights),
+                "hard": self.scales.hard * hard_distillation(pseudo, batch.replayed.logits),
+            }
+
+        blocks = [block.module for block in learner.backbone.blocks()]
+        return [
+            Stage("head", [head], self.balance, terms, on_epoch=renew_weights),
+            Stage("network", [head, *blocks], self.network, terms, on_epoch=renew_weights),
+        ]
+
+    def remember(self, learner: Learner, data: ImageDataset) -> None:
+        """As the method does; a class with further images is remembered as both, by numbers of images."""
+        backbone, memory, replay = learner.backbone, learner.memory, learner.replay
+        assert isinstance(replay, TensorReplay)
+        assert memory.gaussians is not None
+        now, past = (ClassMeter(feature_point(backbone), backbone.pool) for _ in range(2))
+        meters = [now, *self.layer_meters(learner)]
+        run_meters(learner.student.backbone, learner.images(data), meters)  # type: ignore[arg-type]
+        run_meters(learner.student.backbone, replay.batches(500), [past])  # type: ignore[arg-type]
+        layers: dict[str, LayerStatistics] = {}
+        for meter in meters[1:]:
+            layers |= meter.statistics()  # type: ignore[attr-defined]
+        assert learner.teacher is not None
+        known, seen = learner.teacher.head.num_classes, data.counts()
+        before = sum(record.images for record in memory.classes[:known])
+        memory.layers = merge_layers([(before, memory.layers), (len(data), layers)])
+        old = memory.gaussians.replace(past.gaussians())
+        memory.gaussians = blended(old, {label: r.images for label, r in enumerate(memory.classes)}, now.gaussians())
+        memory.selectors = None  # chosen by features that have moved
+        memory.classes = tuple(
+            ClassRecord(record.name, record.images + (seen.get(record.name, 0) if label < known else 0))
+            for label, record in enumerate(memory.classes)
+        )
+
+
+@dataclass(frozen=True)
+class ExtendLaplace(_Extend, Remix):
+    """With the covariances of REMIX."""
+
+
+@dataclass(frozen=True)
+class ExtendDiagonal(_Extend):
+    """Without covariances, for models that have none."""
+
+
+def blended(old: ClassGaussians, images: dict[int, int], new: ClassGaussians) -> ClassGaussians:
+    """Class Gaussians of both: a class that is in both has the moments of old and new images together.
+
+    Args:
+        old: before.
+        images: how many images of each class were seen before, by label.
+        new: of the images that were added; ``new.counts`` says how many.
+
+    """
+    mean, std = new.mean.clone(), new.std.clone()
+    counts = list(new.counts)
+    for place, label in enumerate(new.labels):
+        if label not in old.labels:
+            continue
+        row = int(old.rows([label])[0])
+        total = images[label] + new.counts[place]
+        share = new.counts[place] / total
+        both = (1 - share) * old.mean[row].to(mean) + share * new.mean[place]
+        squares = (1 - share) * (old.std[row].square() + old.mean[row].square()).to(mean)
+        squares = squares + share * (new.std[place].square() + new.mean[place].square())
+        mean[place], std[place] = both, (squares - both.square()).clamp_min(0).sqrt()
+        counts[place] = total
+    return old.replace(ClassGaussians(new.labels, tuple(counts), mean, std))

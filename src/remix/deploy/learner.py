@@ -1,0 +1,300 @@
+"""`remix.Learner`: an image classifier that learns new classes without the data of the old ones, in a few lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from remix.data import ImageDataset, Preprocessing
+from remix.data.intake import Intake, take_in
+from remix.deploy.adoption import adopted_model
+from remix.deploy.recipe import METHODS, LearnSettings
+from remix.deploy.starts import named_start, own_start
+from remix.deploy.step import Outcome, Start, learn_step
+from remix.experiments.dream_options import DreamOptions
+from remix.experiments.dream_plan import make_plan
+from remix.experiments.dreaming import pixels
+from remix.learning import LearnStep, Model, Monitor, Team, load_model, save_model
+from remix.networks.adapt import BlockPath
+
+if TYPE_CHECKING:
+    from remix.deploy.evaluation import Evaluation
+    from remix.deploy.prediction import Predictions
+
+__all__ = ["Learner", "load"]
+
+
+class Learner:
+    """A classifier that learns step by step.
+
+    What is done to images (size, channels, normalisation) is settled once, stored with the model and applied the same
+    way in `predict`. After a step nothing of its images is kept, only statistics.
+
+    Args:
+        backbone: name of a network (see ``remix backbones``), or an ``nn.Module`` that is one; any other module joins
+            with ``blocks`` and ``input_shape``.
+        method: remix; or pmi, lwf, finetune to compare with.
+        weights: a safetensors file to begin with; its head, if it has one, is not used.
+        blocks: of a module of your own: its block modules in order, as paths.
+        input_shape: of a module of your own: (C, H, W) of one image.
+        options: of a named backbone, such as ``{"width": 8}``.
+        mean, std: per channel, of images within 0..1; by default those of ImageNet for colour, 0 and 1 for grey.
+        device: auto, cpu, cuda or mps.
+        monitor: told of everything that happens.
+        settings: any of `LearnSettings`: freeze, epochs, lr, samples, size, batch, views, flip, holdout, patience, seed.
+
+    Raises:
+        ValueError: for names, options or settings that do not exist or do not fit.
+        TypeError: for a module that is not a backbone; the message says what to add.
+
+    Examples:
+        >>> learner = remix.Learner("resnet34", weights="resnet34.safetensors")
+        >>> learner.learn("photos/first")
+        >>> learner.learn("photos/more")  # without the first ones
+        >>> learner.predict("photo.jpg").names
+        >>> learner.save("model.remix")
+
+    """
+
+    def __init__(
+        self,
+        backbone: str | nn.Module = "resnet32",
+        method: str = "remix",
+        *,
+        weights: str | Path | None = None,
+        blocks: Sequence[BlockPath] | None = None,
+        input_shape: tuple[int, int, int] | None = None,
+        options: Mapping[str, Any] | None = None,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
+        device: str = "auto",
+        monitor: Monitor | None = None,
+        **settings: Any,
+    ) -> None:
+        self.settings = _settings(LearnSettings(), settings)
+        self.method = _checked_method(method)
+        if isinstance(backbone, str):
+            if blocks is not None or input_shape is not None:
+                raise ValueError(f"{backbone!r} knows its blocks and shape: choose the side of its images with size=...")
+            self._start = named_start(backbone, weights, self.settings.size, options or {}, mean, std, self.settings.seed)
+        else:
+            if options or weights is not None:
+                raise ValueError("options and weights go with a backbone's name; a module has its own")
+            self._start = own_start(backbone, blocks, input_shape, mean, std)
+        self.device, self.monitor = device, monitor
+        self._team: Team | None = None
+
+    @classmethod
+    def of(cls, model: Model, *, device: str = "auto", monitor: Monitor | None = None, **settings: Any) -> Learner:
+        """Go on with a model; ``load`` does this with a file."""
+        learner = cls.__new__(cls)
+        learner.settings = _settings(LearnSettings(), settings)
+        learner.method = model.history[-1].method if model.history else "remix"
+        learner.method = learner.method if learner.method in METHODS else "remix"
+        learner._start, learner.device, learner.monitor, learner._team = Start.of(model), device, monitor, None
+        return learner
+
+    @classmethod
+    def adopt(
+        cls,
+        model: nn.Module,
+        data: Any = None,
+        *,
+        classes: Sequence[str],
+        blocks: Sequence[BlockPath] | None = None,
+        input_shape: tuple[int, int, int] | None = None,
+        head: str | None = None,
+        backbone: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
+        device: str = "auto",
+        monitor: Monitor | None = None,
+        **settings: Any,
+    ) -> Learner:
+        """Start from a network that was trained elsewhere, on data that may be gone.
+
+        Args:
+            model: the trained network, head included. It is copied.
+            data: images that are still there, of its classes, to measure statistics on; None if there are none. Then
+                images are dreamed from the network's BatchNorm statistics, and priors are diagonal.
+            classes: names of its outputs, in their order.
+            blocks: its block modules in order, as paths; not needed for networks of REMIX.
+            input_shape: (C, H, W) of one image; not needed for networks of REMIX.
+            head: path of its last linear layer, if it is not found by itself.
+            backbone: to save the learner, the name under which a function that builds the same backbone is registered
+                (``remix.networks.register_backbone``).
+            options: of that function.
+            mean, std: of the images it was trained on, per channel, of values within 0..1.
+            device, monitor, settings: as for a new learner.
+
+        Raises:
+            TypeError, ValueError: if the network cannot be divided into blocks and a linear head, or data and names do
+                not fit it; the message says what to do.
+
+        """
+        chosen = _settings(LearnSettings(), settings)
+        adopted, notes = adopted_model(
+            model, data, tuple(classes), blocks=blocks, input_shape=input_shape, head=head, name=backbone,
+            options=options or {}, mean=mean, std=std, settings=chosen, monitor=monitor,
+        )  # fmt: skip
+        learner = cls.of(adopted, device=device, monitor=monitor, **settings)
+        # What is frozen was settled now.
+        learner.settings = replace(chosen, freeze=None, size=None)
+        learner.notes = notes
+        return learner
+
+    # --- what there is ---
+
+    notes: tuple[str, ...] = ()
+    """What a person should know about the last step."""
+
+    @property
+    def model(self) -> Model:
+        """Everything that was learned. Raises RuntimeError before the first step."""
+        if self._start.model is None:
+            raise RuntimeError("nothing is learned yet: call learn(data) first")
+        return self._start.model
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes, by label."""
+        return self._start.model.classes if self._start.model else ()
+
+    @property
+    def history(self) -> tuple[LearnStep, ...]:
+        """The steps so far, oldest first."""
+        return self._start.model.history if self._start.model else ()
+
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """What is done to images."""
+        return self._start.preprocessing
+
+    # --- learning ---
+
+    def learn(
+        self, data: Any, name: str | None = None, *, classes: Sequence[str] | None = None, extend: bool = False,
+        **changes: Any,
+    ) -> LearnStep:  # fmt: skip
+        """Learn the classes of the data; if it fails or is interrupted, the learner stays as it was.
+
+        Args:
+            data: an image folder, (images, labels), a ``Dataset`` or ``DataLoader`` of (image, label), or a Hugging
+                Face dataset. Images may be Pillow images, uint8 or floats within 0..1, of any size, grey or colour.
+            name: of the step, for the history.
+            classes: names by label, where the data have none.
+            extend: allow images of classes that are known already, and add them to these.
+            changes: settings for this step only.
+
+        Returns:
+            what the history says of the step, with the accuracies in percent.
+
+        Raises:
+            DataError: for data that cannot be used; says why.
+            ValueError: for settings that do not fit.
+
+        """
+        settings = _settings(self.settings if not self.history else replace(self.settings, freeze=None, size=None), changes)
+        outcome = self.learn_intake(self.intake(data, classes, settings), settings, extend=extend, name=name or "")
+        return outcome.step
+
+    def intake(self, data: Any, classes: Sequence[str] | None = None, settings: LearnSettings | None = None) -> Intake:
+        """Data as this learner's network takes them."""
+        chosen = settings or self.settings
+        return take_in(data, self.preprocessing, classes=classes, holdout=chosen.holdout, seed=chosen.seed)
+
+    def learn_intake(self, data: Intake, settings: LearnSettings, *, extend: bool = False, name: str = "") -> Outcome:
+        """The step itself, on data that were read."""
+        if self._team is None:
+            self._team = _team(self.device)
+        outcome = learn_step(
+            self._start, data, self.method, settings, extend=extend, name=name, team=self._team, monitor=self.monitor
+        )
+        self._start, self.notes = Start.of(outcome.model), outcome.notes
+        return outcome
+
+    # --- use ---
+
+    def predict(self, images: Any, top: int = 5) -> Predictions:
+        """The most probable classes of images: labels, names and probabilities; see `remix.deploy.prediction`."""
+        from remix.deploy.prediction import predict
+
+        return predict(self.model, images, top)
+
+    def evaluate(self, data: Any, classes: Sequence[str] | None = None) -> Evaluation:
+        """Accuracy per class and confusions on labelled images of any kind that `learn` takes."""
+        from remix.deploy.evaluation import evaluate
+
+        whole = take_in(data, self.preprocessing, classes=classes, holdout=0.0)
+        return evaluate(self.model, whole.held if len(whole.held) else whole.train)
+
+    def dream(self, classes: Iterable[str] | None = None, n: int = 8, *, steps: int | None = None, seed: int = 0) -> ImageDataset:
+        """Dream ``n`` images of each class, from the model alone.
+
+        Returns:
+            images as bytes, with labels and class names, in the size that the network takes.
+
+        Raises:
+            ValueError: for a class that the model does not know.
+
+        """
+        wanted = None if classes is None else ((classes,) if isinstance(classes, str) else tuple(classes))
+        plan = make_plan(self.model, DreamOptions(wanted or self.classes, n, steps=steps, seed=seed))
+        dream = plan.run(lambda progress: self.monitor.inversion(progress) if self.monitor else None)
+        if not dream.finished:
+            raise KeyboardInterrupt
+        images = pixels(self.model, dream.images).mul(255).round().byte().cpu()
+        return ImageDataset(images, dream.labels.cpu(), self.classes)
+
+    def save(self, path: str | Path) -> None:
+        """Write everything to one file, whole or not at all.
+
+        Raises:
+            ValueError: if the backbone is not registered under a name.
+            OSError: if the file cannot be written; what was there before is unchanged.
+
+        """
+        save_model(path, self.model)
+
+
+def load(path: str | Path, *, device: str = "auto", **settings: Any) -> Learner:
+    """Open a model file, to use it or to go on learning.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: (DamagedFileError) in one sentence, if it is damaged or no model.
+
+    """
+    return Learner.of(load_model(path), device=device, **settings)
+
+
+def _settings(base: LearnSettings, changes: Mapping[str, Any]) -> LearnSettings:
+    known = list(LearnSettings.__dataclass_fields__)
+    for key in changes:
+        if key not in known:
+            raise ValueError(f"there is no setting {key!r}; there are: {', '.join(known)}")
+    return replace(base, **changes)
+
+
+def _checked_method(method: str) -> str:
+    if method not in METHODS:
+        hint = ": learn all classes in one step for that" if method == "joint" else ""
+        raise ValueError(f"method {method!r} cannot be used here{hint}; there are: {', '.join(METHODS)}")
+    return method
+
+
+def _team(device: str) -> Team:
+    """One process on one device. Raises ValueError for one that is not there."""
+    from lightning_fabric import Fabric
+
+    if device == "cpu":
+        return Team()
+    try:
+        return Team(Fabric(accelerator=device, devices=1))
+    except Exception as error:
+        raise ValueError(f"the device {device!r} cannot be used: {str(error).splitlines()[0]}") from error

@@ -1,0 +1,209 @@
+"""How a step is learned: what a person asked for, and what the amount of data suggests for the rest."""
+
+# ruff: noqa: RUF009 (frozen dataclasses can be defaults)
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from remix.data import Augment
+from remix.deploy.extending import ExtendDiagonal, ExtendLaplace
+from remix.inversion import LayerwiseSettings, PriorSettings, Schedule
+from remix.learning import Method, Sgd
+from remix.methods import create_method
+from remix.networks import Backbone
+from remix.networks.cut import last_stage
+
+__all__ = ["METHODS", "LearnSettings", "Recipe", "frozen_blocks", "make_recipe"]
+
+METHODS = ("remix", "pmi", "lwf", "finetune")
+"""Methods that work on the maps of a network that was cut, and on a single step at a time."""
+
+_SMALL = 5000  # images: so few do not train the lower blocks of a network better than they are
+
+
+@dataclass(frozen=True)
+class LearnSettings:
+    """What a person may choose about learning; None means: by the data.
+
+    Attributes:
+        freeze: how many blocks from the first on never change; or the name of the first block that learns, "none", or
+            "last-stage". Only in the first step; a model keeps it.
+        epochs: most passes over the images for the network; the head alone has as many.
+        lr: learning rate of the network.
+        samples: pseudo-samples of every old class.
+        size: side in pixels to which images are brought. Only in the first step.
+        batch: images per step, and as many pseudo-samples.
+        views: of every image that go through frozen blocks; 1 for no augmentation.
+        flip: whether images may be mirrored left to right; by default if they are in colour.
+        holdout: fraction of the images kept apart, to choose the best epoch and to test; 0 for none.
+        patience: epochs without a better one after which training stops.
+        seed: of everything random.
+
+    Raises:
+        ValueError: for numbers out of range.
+
+    """
+
+    freeze: int | str | None = None
+    epochs: int | None = None
+    lr: float | None = None
+    samples: int | None = None
+    size: int | None = None
+    batch: int | None = None
+    views: int | None = None
+    flip: bool | None = None
+    holdout: float = 0.2
+    patience: int = 4
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "samples", "size", "batch", "views", "patience"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        if self.lr is not None and not 0 < self.lr < 100:
+            raise ValueError(f"lr must be above 0, such as 0.01, got {self.lr}")
+        if not 0 <= self.holdout < 1:
+            raise ValueError(f"holdout must be within 0 (nothing) and 1, got {self.holdout}")
+        if self.seed < 0:
+            raise ValueError(f"seed must not be negative, got {self.seed}")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that is settled about one step.
+
+    Attributes:
+        method: with its settings.
+        batch: images per step.
+        augment: of the images.
+        views: through a frozen trunk.
+        adapt_batchnorm: whether BatchNorm statistics follow the data.
+
+    """
+
+    method: Method
+    batch: int
+    augment: Augment
+    views: int
+    adapt_batchnorm: bool
+
+
+def frozen_blocks(wanted: int | str | None, backbone: Backbone, trained: bool, images: int) -> int:
+    """How many blocks to freeze.
+
+    Args:
+        wanted: see `LearnSettings`.
+        backbone: the network.
+        trained: whether it was trained before.
+        images: to learn from.
+
+    Raises:
+        ValueError: for a number or name that does not fit the network.
+
+    """
+    names = [block.name for block in backbone.blocks()]
+    if wanted is None:
+        return last_stage(backbone) if trained and images <= _SMALL else 0
+    if wanted == "none":
+        return 0
+    if wanted == "last-stage":
+        return last_stage(backbone)
+    if isinstance(wanted, str) and wanted.isdigit():
+        wanted = int(wanted)
+    if isinstance(wanted, str):
+        if wanted not in names:
+            raise ValueError(
+                f"there is no block {wanted!r} to begin learning at; there are: {', '.join(names)}; or none, last-stage"
+            )
+        return names.index(wanted)
+    if not 0 <= wanted < len(names):
+        raise ValueError(f"0 to {len(names) - 1} of the network's {len(names)} blocks can be frozen, got {wanted}")
+    return wanted
+
+
+def make_recipe(
+    method: str,
+    settings: LearnSettings,
+    *,
+    trained: bool,
+    frozen: int,
+    channels: int,
+    size: int,
+    images: int,
+    old_classes: int = 0,
+    laplace: bool = True,
+    extend: bool = False,
+) -> Recipe:
+    """Settle a step.
+
+    Args:
+        method: one of `METHODS`.
+        settings: what was asked for.
+        trained: whether the network came with weights.
+        frozen: number of frozen blocks.
+        channels, size: of the images.
+        images: to learn from.
+        old_classes: known before this step.
+        laplace: whether the model's statistics hold covariances, or are yet to be measured.
+        extend: whether some images are of known classes.
+
+    Raises:
+        ValueError: for a method that cannot be used here.
+
+    """
+    if method not in METHODS:
+        raise ValueError(
+            f"the method {method!r} cannot extend a model step by step; there are: {', '.join(METHODS)}. "
+            "Others can be compared with: remix run"
+        )
+    tuned = trained or frozen > 0
+    epochs = settings.epochs or (12 if tuned else _epochs_from_scratch(images))
+    lr = settings.lr or (0.01 if tuned else 0.05)
+    batch = settings.batch or (32 if images <= _SMALL else 128)
+    flip = channels == 3 if settings.flip is None else settings.flip
+    recipe = Recipe(
+        create_method("finetune"),
+        min(batch, images),
+        Augment(size // 8 if size > 8 else 1, flip),
+        settings.views or 4,
+        adapt_batchnorm=not tuned,
+    )
+    first = _falling(epochs, lr)
+    if method in ("finetune", "lwf"):
+        return replace(recipe, method=create_method(method, first=first, later=first))
+    schedule: dict[str, Any] = {
+        "first": first,
+        "head": Sgd(min(epochs, 8), 10 * lr),
+        "last_block": Sgd(0, 0.0),
+        "network": _falling(epochs, lr if tuned else 0.2 * lr),
+        "balance": Sgd(min(epochs, 8), lr),
+        "samples": (settings.samples or (30 if frozen else 40)) * max(old_classes, 1),
+        "samples_per_task": 0,
+        "selection": False,
+        "inversion": _inversion(frozen > 0, laplace and method == "remix"),
+    }
+    if extend:
+        kind = ExtendLaplace if laplace and method == "remix" else ExtendDiagonal
+        return replace(recipe, method=kind(**schedule))
+    return replace(recipe, method=create_method(method if laplace else "pmi", **schedule))
+
+
+def _falling(epochs: int, lr: float) -> Sgd:
+    """A rate that falls twice on the way, where there is room for it."""
+    steps = tuple(dict.fromkeys(step for step in (round(epochs * 0.6), round(epochs * 0.85)) if 0 < step < epochs))
+    return Sgd(epochs, lr, steps)
+
+
+def _epochs_from_scratch(images: int) -> int:
+    """About as many steps whatever the number of images: 60 passes over a few hundred, 20 over ten thousand."""
+    return max(20, min(60, round(60 * (500 / max(images, 1)) ** 0.37)))
+
+
+def _inversion(at_the_cut: bool, laplace: bool) -> LayerwiseSettings:
+    prior = PriorSettings("laplace" if laplace else "diagonal", "nll", 0.5)
+    if at_the_cut:
+        return LayerwiseSettings(Schedule(30, 0.1), Schedule(20, 0.05, warm_up=5, milestones=(10, 15)), prior=prior)
+    return LayerwiseSettings(Schedule(20, 0.8), Schedule(40, 0.4, warm_up=5, milestones=(20, 30)), prior=prior)
