@@ -11,7 +11,18 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "remix"
-ROOMS = ("laplace", "data", "networks", "statistics", "inversion", "learning", "methods", "experiments", "cli")
+ROOMS = (
+    "laplace",
+    "data",
+    "networks",
+    "statistics",
+    "inversion",
+    "learning",
+    "methods",
+    "deploy",
+    "experiments",
+    "cli",
+)
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 OURS = sorted(
     path
