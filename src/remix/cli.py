@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from remix.command_line import build_parser
+from remix.model_commands import evaluate, inspect, predict
 
 __all__ = ["COMMANDS", "main"]
 
@@ -349,6 +350,9 @@ def _words(text: str) -> list[str]:
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
+    "predict": predict,
+    "evaluate": evaluate,
+    "inspect": inspect,
     "run": run,
     "compare": compare,
     "measure": measure,

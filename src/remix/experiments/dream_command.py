@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import replace
 
-import torch
 from rich.console import Console
 
 from remix.experiments.dream_files import DreamFiles
@@ -14,9 +12,9 @@ from remix.experiments.dream_options import DreamOptions
 from remix.experiments.dream_plan import DreamPlan, make_plan
 from remix.experiments.dreaming import DreamReport, describe, run_dream
 from remix.experiments.sources import NetworkFile, open_model
-from remix.learning import Model
+from remix.learning.devices import as_device, on_device
 
-__all__ = ["as_device", "dream_command", "on_device"]
+__all__ = ["dream_command"]
 
 
 def dream_command(
@@ -81,30 +79,6 @@ def _command() -> str:
     """What was typed, with --resume."""
     words = [word for word in sys.argv[1:] if word not in ("--resume", "--overwrite")]
     return shlex.join(["remix", *words, "--resume"])
-
-
-def as_device(name: str) -> torch.device:
-    """A device by name; "auto" is the accelerator if there is one.
-
-    Raises:
-        ValueError: for a device that is not there.
-
-    """
-    if name == "auto":
-        for kind, available in (("cuda", torch.cuda.is_available), ("mps", torch.backends.mps.is_available)):
-            if available():
-                return torch.device(kind)
-        return torch.device("cpu")
-    try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise ValueError(f"--device {name} cannot be used: {str(error).splitlines()[0]}") from error
-
-
-def on_device(model: Model, device: torch.device) -> Model:
-    """The same model on another device."""
-    memory = None if model.memory is None else model.memory.to(device)
-    return replace(model, classifier=model.classifier.to(device), memory=memory)
 
 
 def _say(console: Console, text: str) -> None:

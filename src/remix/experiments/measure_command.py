@@ -10,11 +10,11 @@ from pathlib import Path
 from rich.console import Console
 
 from remix.experiments.display import Display, duration
-from remix.experiments.dream_command import as_device, on_device
 from remix.experiments.head_order import order_of_names
 from remix.experiments.measuring import Measured, check_request, map_bytes, measure_model, read_images
 from remix.experiments.sources import NetworkFile, read_names
 from remix.learning import save_model
+from remix.learning.devices import as_device, on_device
 from remix.statistics import Kind
 
 __all__ = ["measure_command"]

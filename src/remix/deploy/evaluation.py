@@ -1,0 +1,125 @@
+"""How well a model does on labelled images, class by class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from remix.data import DataError, Skipped
+from remix.data.folder_scan import scan
+from remix.deploy.prediction import probabilities
+from remix.deploy.prediction_files import decoded
+from remix.learning import Model
+
+__all__ = ["Confusion", "Evaluation", "evaluate_folder"]
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """So many images of a class were read as another."""
+
+    name: str
+    read_as: str
+    images: int
+    share: float
+    """Of the images of the class, in percent."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What came of an evaluation. Everything is in percent.
+
+    Attributes:
+        classes: names of the model's classes.
+        counts: int64 (K, K): images of class i (row) that were read as class j (column).
+        unknown: classes of the folder that the model does not know, with their numbers of images; not counted.
+        skipped: files that could not be read.
+
+    """
+
+    classes: tuple[str, ...]
+    counts: Tensor
+    unknown: dict[str, int]
+    skipped: tuple[Skipped, ...]
+
+    @property
+    def images(self) -> int:
+        """Number of images that were tested."""
+        return int(self.counts.sum())
+
+    @property
+    def tested(self) -> tuple[int, ...]:
+        """Labels of the classes that there were images of."""
+        return tuple(self.counts.sum(1).nonzero()[:, 0].tolist())
+
+    def of_class(self, label: int) -> tuple[int, int]:
+        """Number of images of a class, and of those that were read right."""
+        return int(self.counts[label].sum()), int(self.counts[label, label])
+
+    def accuracy(self, label: int) -> float:
+        """Of one class."""
+        images, right = self.of_class(label)
+        return 100 * right / images
+
+    @property
+    def macro(self) -> float:
+        """Mean over the accuracies of the classes that there were images of."""
+        return sum(map(self.accuracy, self.tested)) / len(self.tested)
+
+    @property
+    def micro(self) -> float:
+        """Share of all images that were read right."""
+        return 100 * int(self.counts.diagonal().sum()) / self.images
+
+    def confusions(self, most: int = 10) -> list[Confusion]:
+        """The pairs of classes that are confused most often, most often first."""
+        wrong = self.counts - torch.diag(self.counts.diagonal())
+        pairs = [(int(wrong[i, j]), int(i), int(j)) for i, j in wrong.nonzero().tolist()]
+        pairs.sort(key=lambda pair: (-pair[0], pair[1], pair[2]))
+        return [
+            Confusion(self.classes[i], self.classes[j], count, 100 * count / self.of_class(i)[0])
+            for count, i, j in pairs[:most]
+        ]
+
+
+def evaluate_folder(model: Model, folder: str | Path, batch: int = 32) -> Evaluation:
+    """Test a model on a folder with one sub-folder of images per class, named as the model's classes are.
+
+    Where the folder has the parts train and test (or val), the test part is used.
+
+    Raises:
+        DataError: if there is no such folder, or no readable image of a class that the model knows.
+        ValueError: if batch is below 1.
+
+    """
+    if batch < 1:
+        raise ValueError(f"--batch must be at least 1, got {batch}")
+    found = scan(Path(folder))
+    files = dict(zip(found.classes, found.parts.get("test", found.parts["train"]), strict=True))
+    known = {name: label for label, name in enumerate(model.classes)}
+    unknown = {name: len(paths) for name, paths in files.items() if name not in known}
+    if len(unknown) == len(files):
+        raise DataError(
+            f"the model knows none of the classes in {folder}: {_some(list(files))}; it knows {_some(model.classes)}. "
+            "The sub-folders must be called as the classes are"
+        )
+    label_of = {path: known[name] for name, paths in files.items() if name in known for path in paths}
+    size = len(model.classes)
+    counts = torch.zeros(size, size, dtype=torch.int64)
+    skipped: list[Skipped] = []
+    for usable, images, bad in decoded(label_of, model.preprocessing, batch):
+        skipped += bad
+        truth = torch.tensor([label_of[path] for path in usable], dtype=torch.int64)
+        read = probabilities(model, images).argmax(1)
+        counts.index_put_((truth, read), torch.ones((), dtype=torch.int64), accumulate=True)
+    if not int(counts.sum()):
+        raise DataError(f"no image in {folder} can be read: {'; '.join(map(str, skipped[:3]))}")
+    return Evaluation(model.classes, counts, unknown, tuple(skipped))
+
+
+def _some(names: Sequence[str], limit: int = 10) -> str:
+    return ", ".join(names[:limit]) + (f", ... ({len(names)} in all)" if len(names) > limit else "")

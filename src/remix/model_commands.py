@@ -1,0 +1,89 @@
+"""The sub-commands of `remix` for a model file that is in use; see `remix.cli` for how such functions are written."""
+
+from __future__ import annotations
+
+import sys
+from typing import Literal
+
+__all__ = ["evaluate", "inspect", "predict"]
+
+
+def predict(
+    model: str,
+    images: list[str],
+    *,
+    format: Literal["table", "json", "csv"] = "table",
+    top: int = 5,
+    batch: int = 32,
+    device: str = "auto",
+) -> None:
+    """What a model says about photographs: the most probable classes of each.
+
+    Folders are searched with the folders in them. Files that cannot be read are left out and listed at the end; the
+    status is 1 if none could be read. Results go to standard output, everything else to standard error.
+
+    Args:
+        model: Model file.
+        images: Image files and folders; - reads names of them from standard input, one per line.
+        format: table, json or csv (a line per image and class).
+        top: Classes per image.
+        batch: Images at a time.
+        device: auto, cpu, cuda, mps, ...
+
+    Examples:
+        remix predict photos.remix cat.jpg holiday/
+        remix predict photos.remix holiday/ --top 1 --format csv > found.csv
+        find . -newer last -name "*.jpg" | remix predict photos.remix - --format json
+    """
+    from remix.deploy.prediction_command import predict_command
+
+    status = predict_command(model, images, format=format, top=top, batch=batch, device=device)
+    if status:
+        sys.exit(status)
+
+
+def evaluate(
+    model: str,
+    folder: str,
+    *,
+    format: Literal["table", "json", "csv"] = "table",
+    batch: int = 32,
+    device: str = "auto",
+) -> None:
+    """Accuracy of a model on a folder of labelled photographs, class by class, and the classes it confuses.
+
+    Prints the mean over classes (macro) and the share of all images (micro). Classes of the folder that the model does
+    not know are not tested, and listed.
+
+    Args:
+        model: Model file.
+        folder: With one sub-folder of images per class, called as the model's classes; or with train and test (or val)
+            in it: then the test part is used.
+        format: table, json or csv.
+        batch: Images at a time.
+        device: auto, cpu, cuda, mps, ...
+
+    Examples:
+        remix evaluate photos.remix photos/test
+        remix evaluate photos.remix photos/test --format json > accuracy.json
+    """
+    from remix.deploy.evaluation_command import evaluate_command
+
+    evaluate_command(model, folder, format=format, batch=batch, device=device)
+
+
+def inspect(model: str, *, json: bool = False, tensors: bool = False) -> None:
+    """Everything that a model file holds, by kind and bytes; its classes and when each was learned; that no image is.
+
+    Args:
+        model: Model file.
+        json: Print one JSON object, with every tensor.
+        tensors: List every tensor with its kind and shape.
+
+    Examples:
+        remix inspect photos.remix
+        remix inspect photos.remix --tensors
+    """
+    from remix.deploy.inspection_command import inspect_command
+
+    inspect_command(model, json=json, tensors=tensors)
