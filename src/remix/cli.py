@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from remix.command_line import build_parser
+from remix.learn_commands import learn
 from remix.model_commands import evaluate, inspect, predict
 
 __all__ = ["COMMANDS", "main"]
@@ -350,6 +351,7 @@ def _words(text: str) -> list[str]:
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
+    "learn": learn,
     "predict": predict,
     "evaluate": evaluate,
     "inspect": inspect,

@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import nn
 
-from remix.data import ImageDataset, Preprocessing
+from remix.data import DataError, ImageDataset, Preprocessing
 from remix.data.intake import Intake, take_in
 from remix.deploy.adoption import adopted_model
 from remix.deploy.recipe import METHODS, LearnSettings
@@ -177,6 +178,10 @@ class Learner:
 
     # --- learning ---
 
+    def use_method(self, method: str) -> None:
+        """Learn the next steps with another method. Raises ValueError for one that cannot be used here."""
+        self.method = _checked_method(method)
+
     def learn(
         self, data: Any, name: str | None = None, *, classes: Sequence[str] | None = None, extend: bool = False,
         **changes: Any,
@@ -228,10 +233,23 @@ class Learner:
 
     def evaluate(self, data: Any, classes: Sequence[str] | None = None) -> Evaluation:
         """Accuracy per class and confusions on labelled images of any kind that `learn` takes."""
-        from remix.deploy.evaluation import evaluate
+        from remix.deploy.evaluation import Evaluation, evaluate_folder
+        from remix.deploy.prediction import probabilities
 
-        whole = take_in(data, self.preprocessing, classes=classes, holdout=0.0)
-        return evaluate(self.model, whole.held if len(whole.held) else whole.train)
+        if isinstance(data, str | Path):
+            return evaluate_folder(self.model, data)
+        tested = take_in(data, self.preprocessing, classes=classes, holdout=0.0).train
+        places = {name: label for label, name in enumerate(self.classes)}
+        counts = torch.zeros(len(places), len(places), dtype=torch.int64)
+        for name in tested.classes:
+            if name in places:
+                for part in tested.of_classes([name]).decoded().images.split(64):  # type: ignore[union-attr]
+                    read = probabilities(self.model, part).argmax(1)
+                    counts[places[name]] += torch.bincount(read, minlength=len(places))
+        unknown = {name: number for name, number in tested.counts().items() if name not in places}
+        if not int(counts.sum()):
+            raise DataError(f"the model knows none of the classes of the data: {', '.join(unknown)}")
+        return Evaluation(self.classes, counts, unknown, ())
 
     def dream(self, classes: Iterable[str] | None = None, n: int = 8, *, steps: int | None = None, seed: int = 0) -> ImageDataset:
         """Dream ``n`` images of each class, from the model alone.

@@ -1,0 +1,65 @@
+"""How far a step of learning is, for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from remix.experiments.display import Display
+from remix.inversion import Progress
+from remix.learning import EpochReport, Monitor
+
+__all__ = ["LearningMonitor"]
+
+_DREAMING = 0.4  # of a later step, roughly
+_MEASURING = 0.05
+
+
+class LearningMonitor(Monitor):
+    """Shows phases, epochs and steps of dreams.
+
+    Args:
+        display: where.
+        dreams: whether old classes are dreamed first.
+
+    """
+
+    def __init__(self, display: Display, dreams: bool) -> None:
+        self.display = display
+        self._first = _DREAMING if dreams else 0.0
+        self._stages: Sequence[str] = ()
+        self._phase, self._number = "", 0
+        self._epoch, self._epochs = 0, 1
+        self._terms: Mapping[str, float] = {}
+
+    def begin_task(self, index: int, classes: Sequence[str], phases: Sequence[str]) -> None:
+        """Note the stages."""
+        self._stages = phases
+
+    def begin_phase(self, number: int, name: str) -> None:
+        """Say so."""
+        self._phase, self._number, self._epoch, self._terms = name, number, 0, {}
+        if name == "remember":
+            self.display.show("measuring statistics", 1 - _MEASURING, {})
+        elif name == "dream" and self._first:
+            self.display.show("dreaming of the old classes", 0.0, {})
+
+    def inversion(self, progress: Progress) -> None:
+        """A step of a dream."""
+        share = (progress.number + (progress.step.step + 1) / progress.step.steps) / progress.phases
+        what = f"dreaming of the old classes, {progress.phase}, step {progress.step.step + 1} of {progress.step.steps}"
+        self.display.show(what, self._first * share, {"loss": progress.step.loss})
+
+    def batch(self, done: int, count: int) -> None:
+        """A part of an epoch."""
+        self._show(done / max(count, 1))
+
+    def epoch(self, report: EpochReport) -> None:
+        """The next epoch."""
+        self._epoch, self._epochs, self._terms = report.epoch + 1, report.epochs, report.terms
+        self._show(0.0)
+
+    def _show(self, part: float) -> None:
+        stages = max(len(self._stages), 1)
+        inside = min((self._epoch + part) / max(self._epochs, 1), 1.0) if self._epochs > 1 else 0.0
+        done = self._first + (1 - self._first - _MEASURING) * (self._number - 2 + inside) / stages
+        self.display.show(f"learning, {self._phase}, epoch {self._epoch + 1}", max(0.0, min(done, 1.0)), self._terms)
