@@ -158,7 +158,8 @@ def _pairs(data: Any) -> tuple[Pairs, Sequence[str] | None]:
 
 
 def _is_pair(item: Any) -> bool:
-    return isinstance(item, tuple | list) and len(item) == 2 and not hasattr(item[1], "shape")
+    """Whether this is (image, label), rather than a list of two images."""
+    return isinstance(item, tuple | list) and len(item) == 2 and (isinstance(item[1], int | str) or np.ndim(item[1]) == 0)
 
 
 def _pair(item: Any, number: int) -> tuple[Any, Any]:
