@@ -106,7 +106,8 @@ def _collect(data: Any, preprocessing: Preprocessing, given: Sequence[str] | Non
         if images.shape[1:] != preprocessing.shape or images.dtype != torch.uint8:
             images = _stacked(images, preprocessing)
     else:
-        rows, found = [], []
+        rows: list[Tensor] = []
+        found = []
         budget = _MOST_BYTES
         for image, label in pairs:
             rows.append(_image(image, len(rows), preprocessing))
@@ -159,7 +160,9 @@ def _pairs(data: Any) -> tuple[Pairs, Sequence[str] | None]:
 
 def _is_pair(item: Any) -> bool:
     """Whether this is (image, label), rather than a list of two images."""
-    return isinstance(item, tuple | list) and len(item) == 2 and (isinstance(item[1], int | str) or np.ndim(item[1]) == 0)
+    return (
+        isinstance(item, tuple | list) and len(item) == 2 and (isinstance(item[1], int | str) or np.ndim(item[1]) == 0)
+    )
 
 
 def _pair(item: Any, number: int) -> tuple[Any, Any]:
@@ -179,12 +182,16 @@ def _unbatched(loader: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
 def _hugging_face(data: Any) -> tuple[Pairs, Sequence[str] | None]:
     """By the kinds of the columns; nothing of the library is imported."""
     kinds = {name: type(feature).__name__ for name, feature in data.features.items()}
-    image = next((n for n, kind in kinds.items() if kind == "Image"), next((n for n in ("image", "img") if n in kinds), ""))
+    image = next(
+        (n for n, kind in kinds.items() if kind == "Image"), next((n for n in ("image", "img") if n in kinds), "")
+    )
     labelled = next((n for n, kind in kinds.items() if kind == "ClassLabel"), "")
     label = labelled or next((name for name in ("label", "labels", "fine_label") if name in kinds), "")
     if not image or not label:
         columns = ", ".join(map(str, kinds))
-        raise DataError(f"the dataset needs an image and a label column (it has {columns}): rename them image and label")
+        raise DataError(
+            f"the dataset needs an image and a label column (it has {columns}): rename them image and label"
+        )
     names = list(data.features[labelled].names) if labelled else None
     return ((row[image], row[label]) for row in data), names
 
@@ -229,11 +236,13 @@ def _labels(given: Any, names: Sequence[str] | None) -> tuple[Tensor, tuple[str,
         return torch.tensor([place[label] for label in listed], dtype=torch.int64), known
     numbers = [_number(label, i) for i, label in enumerate(listed)]
     if names is None:
-        return torch.tensor(numbers, dtype=torch.int64), tuple(f"class {i}" for i in range(max(numbers, default=-1) + 1))
+        return torch.tensor(numbers, dtype=torch.int64), tuple(
+            f"class {i}" for i in range(max(numbers, default=-1) + 1)
+        )
     if numbers and max(numbers) >= len(names):
-        place = numbers.index(max(numbers))
+        where = numbers.index(max(numbers))
         raise DataError(
-            f"image {place} has the label {numbers[place]}, but there are names of only {len(names)} classes "
+            f"image {where} has the label {numbers[where]}, but there are names of only {len(names)} classes "
             f"(0 to {len(names) - 1})"
         )
     return torch.tensor(numbers, dtype=torch.int64), tuple(map(str, names))

@@ -14,7 +14,15 @@ from remix.data.intake import take_in
 from remix.deploy.recipe import LearnSettings, frozen_blocks, make_recipe
 from remix.deploy.starts import preprocessing_for
 from remix.deploy.step import Start, new_engine
-from remix.inversion import Knowledge, PixelSettings, PriorSettings, Schedule, balanced_labels, invert_pixels, label_targets
+from remix.inversion import (
+    Knowledge,
+    PixelSettings,
+    PriorSettings,
+    Schedule,
+    balanced_labels,
+    invert_pixels,
+    label_targets,
+)
 from remix.learning import LearnStep, Model, Monitor
 from remix.networks import Backbone, Classifier, GrowingHead, as_backbone, create_backbone
 from remix.networks.adapt import BlockPath
@@ -75,9 +83,13 @@ def adopted_model(
     else:
         whole = take_in(data, preprocessing, classes=classes, holdout=settings.holdout, seed=settings.seed)
         if foreign := [one for one in whole.classes if one not in classes]:
-            raise DataError(f"the data have a class {foreign[0]!r} that is not among the network's: {', '.join(classes)}")
+            raise DataError(
+                f"the data have a class {foreign[0]!r} that is not among the network's: {', '.join(classes)}"
+            )
         if missing := [one for one in classes if one not in whole.classes]:
-            raise DataError(f"the data have no image of {', '.join(missing[:5])}: some of every class are needed, or data=None")
+            raise DataError(
+                f"the data have no image of {', '.join(missing[:5])}: some of every class are needed, or data=None"
+            )
         measured, held = (_by_name(part, classes) for part in (whole.train, whole.held))
     model = _measured(model, measured, held, laplace=data is not None, settings=settings, monitor=monitor)
     return model, tuple(notes)
@@ -93,7 +105,9 @@ def find_head(network: nn.Module, backbone: Backbone, path: str | None) -> Growi
     linear = {one: m for one, m in network.named_modules() if isinstance(m, nn.Linear)}
     fitting = [one for one, module in linear.items() if module.in_features == backbone.feature_dim]
     if path is None and not fitting:
-        raise ValueError(f"no linear layer takes the {backbone.feature_dim} pooled features: name the head with head=PATH")
+        raise ValueError(
+            f"no linear layer takes the {backbone.feature_dim} pooled features: name the head with head=PATH"
+        )
     chosen = path if path is not None else fitting[-1]
     if chosen not in linear:
         raise ValueError(f"head={chosen!r} is no linear layer; there are: {', '.join(linear) or 'none'}")
@@ -105,7 +119,11 @@ def find_head(network: nn.Module, backbone: Backbone, path: str | None) -> Growi
     images = probe_images(network, backbone.input_shape)
     with evaluating(network):
         said, ours = network(images), head(backbone.pooled(images))
-    if not isinstance(said, torch.Tensor) or said.shape != ours.shape or not torch.allclose(said, ours, atol=1e-3, rtol=1e-3):
+    if (
+        not isinstance(said, torch.Tensor)
+        or said.shape != ours.shape
+        or not torch.allclose(said, ours, atol=1e-3, rtol=1e-3)
+    ):
         raise ValueError(
             f"the network's output is not the layer {chosen!r} of the averaged output of its last block: "
             "what lies between must be part of a block"
@@ -182,4 +200,6 @@ def _check_rebuilt(built: Backbone, adopted: Backbone, name: str) -> None:
     shapes = [{k: tuple(v.shape) for k, v in one.state_dict().items()} for one in (built, adopted)]
     if shapes[0] != shapes[1]:
         different = sorted({*shapes[0].items()} ^ {*shapes[1].items()})
-        raise ValueError(f"create_backbone({name!r}) builds another network than the one adopted: {different[0][0]} differs")
+        raise ValueError(
+            f"create_backbone({name!r}) builds another network than the one adopted: {different[0][0]} differs"
+        )

@@ -46,7 +46,8 @@ class Learner:
         mean, std: per channel, of images within 0..1; by default those of ImageNet for colour, 0 and 1 for grey.
         device: auto, cpu, cuda or mps.
         monitor: told of everything that happens.
-        settings: any of `LearnSettings`: freeze, epochs, lr, samples, size, batch, views, flip, holdout, patience, seed.
+        settings: any of `LearnSettings`: freeze, epochs, lr, samples, size, batch, views, flip, holdout, patience,
+            seed.
 
     Raises:
         ValueError: for names, options or settings that do not exist or do not fit.
@@ -80,8 +81,12 @@ class Learner:
         self.method = _checked_method(method)
         if isinstance(backbone, str):
             if blocks is not None or input_shape is not None:
-                raise ValueError(f"{backbone!r} knows its blocks and shape: choose the side of its images with size=...")
-            self._start = named_start(backbone, weights, self.settings.size, options or {}, mean, std, self.settings.seed)
+                raise ValueError(
+                    f"{backbone!r} knows its blocks and shape: choose the side of its images with size=..."
+                )
+            self._start = named_start(
+                backbone, weights, self.settings.size, options or {}, mean, std, self.settings.seed
+            )
         else:
             if options or weights is not None:
                 raise ValueError("options and weights go with a backbone's name; a module has its own")
@@ -204,7 +209,9 @@ class Learner:
             ValueError: for settings that do not fit.
 
         """
-        settings = _settings(self.settings if not self.history else replace(self.settings, freeze=None, size=None), changes)
+        settings = _settings(
+            self.settings if not self.history else replace(self.settings, freeze=None, size=None), changes
+        )
         outcome = self.learn_intake(self.intake(data, classes, settings), settings, extend=extend, name=name or "")
         return outcome.step
 
@@ -251,7 +258,9 @@ class Learner:
             raise DataError(f"the model knows none of the classes of the data: {', '.join(unknown)}")
         return Evaluation(self.classes, counts, unknown, ())
 
-    def dream(self, classes: Iterable[str] | None = None, n: int = 8, *, steps: int | None = None, seed: int = 0) -> ImageDataset:
+    def dream(
+        self, classes: Iterable[str] | None = None, n: int = 8, *, steps: int | None = None, seed: int = 0
+    ) -> ImageDataset:
         """Dream ``n`` images of each class, from the model alone.
 
         Returns:

@@ -112,7 +112,9 @@ def _check_paths(typed: LearnOptions, out: Path) -> None:
     if typed.images is None and source.is_file():
         raise ValueError(f"name the folder of new images too: remix learn {source} NEW_IMAGES/ --out {out}")
     if typed.images is not None and source.is_dir():
-        raise ValueError(f"{source} is a folder: the model comes first, remix learn model.remix NEW_IMAGES/ --out {out}")
+        raise ValueError(
+            f"{source} is a folder: the model comes first, remix learn model.remix NEW_IMAGES/ --out {out}"
+        )
     if out.is_dir():
         raise ValueError(f"--out {out} is a folder; name a file in it, such as {out / 'model.remix'}")
     if out.exists() and source.exists() and out.samefile(source):
@@ -173,8 +175,8 @@ def _table(model: Model, step: LearnStep, old: int, before: Evaluation | None, a
         for what, labels in ((f"{old} old", range(old)), (f"{new} new", range(old, old + new))):
             now = _accuracy(after, labels)
             if now is not None:
-                past = _accuracy(before, labels) if before is not None and labels.start == 0 else None
-                table.add_row(what, "--check images", "" if past is None else f"{past:.1f}", f"{now:.1f}")
+                was = _accuracy(before, labels) if before is not None and labels.start == 0 else None
+                table.add_row(what, "--check images", "" if was is None else f"{was:.1f}", f"{now:.1f}")
     return table
 
 
@@ -197,5 +199,3 @@ def _say_skipped(console: Console, skipped: tuple[Skipped, ...]) -> None:
 
 def _say(console: Console, text: str) -> None:
     console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-

@@ -1,6 +1,6 @@
 """How a step is learned: what a person asked for, and what the amount of data suggests for the rest."""
 
-# ruff: noqa: RUF009 (frozen dataclasses can be defaults)
+
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def own_start(
     mean: Sequence[float] | None,
     std: Sequence[float] | None,
 ) -> Start:
-    """A module of the user's own, as it is: it may have been trained or not, and is taken for not. Raises as `as_backbone`."""
+    """A module of the user's own, taken for one that was not trained yet. Raises as `as_backbone`."""
     backbone = as_backbone(copy.deepcopy(module), blocks=blocks, input_shape=input_shape)
     return Start(backbone, type(module).__name__, {}, preprocessing_for(backbone, mean, std))
 
@@ -96,5 +96,3 @@ def preprocessing_for(backbone: Backbone, mean: Sequence[float] | None, std: Seq
         raise ValueError(f"the network takes images of {height} x {width} pixels; only squares can be made")
     usual = (IMAGENET.mean, IMAGENET.std) if channels == 3 else ((0.0,) * channels, (1.0,) * channels)
     return Preprocessing(height, channels, tuple(mean or usual[0]), tuple(std or usual[1]))
-
-

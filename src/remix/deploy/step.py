@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from remix.data import DataError, ImageDataset, Preprocessing, Task
 from remix.data.intake import Intake
 from remix.deploy.recipe import LearnSettings, Recipe, frozen_blocks, make_recipe
-from remix.learning import BestEpoch, FrozenTrunk, LearnStep, Model, Monitor, Team, TensorReplay
+from remix.learning import BestEpoch, FrozenTrunk, LearnStep, Model, Monitor, Team, TensorReplay, check_class_names
 from remix.learning import Learner as Engine
-from remix.networks import Backbone, Classifier, GrowingHead
+from remix.networks import Backbone, Classifier
 from remix.networks.cut import cut
 from remix.networks.probe import evaluating
 from remix.statistics import LayerStatistics, Memory, batchnorm_points, block_input_points
@@ -106,6 +106,7 @@ def learn_step(
     extended = tuple(one for one in data.classes if one in before)
     _check_names(extended, before, data.classes, extend)
     new = tuple(one for one in data.classes if one not in before)
+    check_class_names((*before, *new))
     backbone: Any = copy.deepcopy(start.backbone)
     frozen = start.model.frozen if start.model else 0
     notes = []
@@ -284,5 +285,3 @@ def _check_statistics(model: Model, recipe: Recipe) -> None:
             f"the model keeps no statistics of {missing[0]}, so its old classes cannot be dreamed: learn them with the "
             "method remix, measure them (remix measure), or adopt the network with some of its data"
         )
-
-

@@ -1,9 +1,9 @@
 """Losses, training stages, replay, the learner and its file, metrics."""
 
-from remix.learning.class_names import check_class_names
-from remix.learning.history import LearnStep
 from remix.learning.best_epoch import BestEpoch
+from remix.learning.class_names import check_class_names
 from remix.learning.frozen_trunk import FrozenTrunk
+from remix.learning.history import LearnStep
 from remix.learning.learner import InterruptedInversion, Learner
 from remix.learning.method import Method
 from remix.learning.metrics import AccuracyMatrix

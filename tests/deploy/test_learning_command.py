@@ -1,0 +1,161 @@
+"""`remix learn` as a person types it."""
+
+import errno
+import os
+import re
+
+import pytest
+
+import remix
+from remix.cli import main
+from tests.deploy.small import folder
+
+QUICK = ["--epochs", "2", "--samples", "6", "--batch", "16"]
+FIRST = ["--backbone", "convnet8", "--options", "width=4", *QUICK]
+
+
+def learn(*words):
+    main(["learn", *map(str, words)])
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Folders of digits and a first model."""
+    root = tmp_path_factory.mktemp("learn")
+    folder(root / "first", [0, 1, 2])
+    folder(root / "more", [3, 4])
+    learn(root / "first", "--out", root / "model.remix", *FIRST)
+    return root
+
+
+def refused(capsys, *words, status=2):
+    """The one sentence on standard error with which a command ends."""
+    with pytest.raises(SystemExit) as ended:
+        learn(*words)
+    assert ended.value.code == status
+    said = capsys.readouterr()
+    text = (said.err or said.out).strip()
+    assert text.startswith("remix learn:"), text
+    return " ".join(text.split())
+
+
+def test_first_classes_then_more(place, capsys):
+    before = (place / "model.remix").read_bytes()
+    learn(place / "model.remix", place / "more", "--out", place / "model2.remix", "--check", place / "first", *QUICK)
+    shown = capsys.readouterr().out
+    assert re.search(r"3 old +│ dreams of them +│ +[\d.]+ │ +[\d.]+", shown)
+    assert re.search(r"2 new +│ held-out images", shown)
+    assert re.search(r"3 old +│ --check images +│ +[\d.]+ │ +[\d.]+", shown)
+    assert "5 classes" in shown
+    assert "no image in it" in shown
+    assert (place / "model.remix").read_bytes() == before
+    assert remix.load(place / "model2.remix").classes == ("digit 0", "digit 1", "digit 2", "digit 3", "digit 4")
+
+
+def test_a_known_class_needs_extend(place, capsys, tmp_path):
+    again = folder(tmp_path / "again", [2, 5])
+    text = refused(capsys, place / "model.remix", again, "--out", tmp_path / "out.remix", *QUICK)
+    assert "the model knows digit 2 already: extend (--extend)" in text
+    assert not list(tmp_path.glob("*.remix"))
+    learn(place / "model.remix", again, "--extend", "--name", "more twos", "--out", tmp_path / "out.remix", *QUICK)
+    step = remix.load(tmp_path / "out.remix").history[-1]
+    assert (step.extended, step.name) == (("digit 2",), "more twos")
+
+
+def test_files_that_cannot_be_used_are_listed_at_the_end(place, capsys, tmp_path):
+    photos = folder(tmp_path / "photos", [5, 6])
+    (photos / "digit 5" / "empty.png").write_bytes(b"")
+    (photos / "digit 5" / "text.jpg").write_text("not an image")
+    (photos / "digit 6" / "half.png").write_bytes((photos / "digit 6" / "010.png").read_bytes()[:40])
+    learn(place / "model.remix", photos, "--out", tmp_path / "out.remix", *QUICK)
+    shown = capsys.readouterr().out
+    assert "3 files were left out" in shown
+    for name in ("empty.png: the file is empty", "text.jpg: not an image", "half.png"):
+        assert name in " ".join(shown.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["{model}", "--out", "{new}"], "name the folder of new images too"),
+        (["{first}", "{more}", "--out", "{new}"], "is a folder: the model comes first"),
+        (["{model}", "{more}", "--out", "{model}", "--overwrite"], "is the model itself, which is never changed"),
+        (["{more}", "--out", "{model}"], "exists already: choose another name, or add --overwrite"),
+        (["{more}", "--out", "{root}"], "is a folder; name a file in it"),
+        (["{more}", "--out", "{root}/no/such/m.remix"], "there is no folder"),
+        (["{root}/nowhere", "--out", "{new}"], "no folder"),
+        (["{model}", "{root}/nowhere", "--out", "{new}"], "no folder"),
+        (["{root}/none.remix", "{more}", "--out", "{new}"], "none.remix"),
+        (["{model}", "{more}", "--backbone", "resnet32", "--out", "{new}"], "--backbone is for the first step"),
+        (["{model}", "{more}", "--freeze", "2", "--out", "{new}"], "chosen in the first step"),
+        (["{model}", "{more}", "--method", "abd", "--out", "{new}"], "method 'abd' cannot be used here"),
+        (["{more}", "--weights", "{model}", "--out", "{new}"], "give --backbone"),
+        (["{more}", "--backbone", "resnet33", "--out", "{new}"], "no backbone is called 'resnet33'"),
+        (["{model}", "{more}", "--epochs", "0", "--out", "{new}"], "epochs must be at least 1"),
+        (["{one}", "--out", "{new}"], "only one class, digit 0"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_sentence_before_any_work(place, capsys, tmp_path, words, sentence):
+    names = {
+        "model": place / "model.remix", "first": place / "first", "more": place / "more", "root": place,
+        "new": tmp_path / "new.remix", "one": folder(tmp_path / "one", [0]),
+    }  # fmt: skip
+    assert sentence in refused(capsys, *(word.format(**names) for word in words))
+    assert not (tmp_path / "new.remix").exists()
+
+
+@pytest.mark.parametrize(
+    "phase",
+    [
+        "remix.deploy.learner.take_in",
+        "remix.learning.monitor.Monitor.begin_task",
+        "remix.deploy.learning_monitor.LearningMonitor.inversion",
+        "remix.deploy.learning_monitor.LearningMonitor.batch",
+        "remix.methods.pmi.Pmi.remember",
+        "remix.statistics.storage.written_whole",
+    ],
+)
+def test_ctrl_c_in_any_phase_writes_nothing(place, capsys, tmp_path, monkeypatch, phase):
+    if phase.endswith("begin_task"):
+        phase = "remix.deploy.learning_monitor.LearningMonitor.begin_task"
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(phase, interrupted)
+    words = [place / "model.remix", place / "more", "--out", tmp_path / "new.remix", *QUICK]
+    assert refused(capsys, *words, status=130).endswith("interrupted, nothing was written")
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_space_left_is_one_sentence_and_leaves_the_old_file(place, capsys, tmp_path, monkeypatch):
+    out = tmp_path / "old.remix"
+    out.write_bytes(b"old")
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("os.fsync", full)
+    words = [place / "more", "--out", out, "--overwrite", *FIRST]
+    with pytest.raises(SystemExit) as ended:
+        learn(*words)
+    assert ended.value.code == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "could not be written: no space is left on its disk; nothing was changed" in said
+    assert out.read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["old.remix"]
+
+
+def test_names_in_any_script_and_long_ones(place, tmp_path):
+    photos = folder(tmp_path / "photos", [5, 6])
+    (photos / "digit 5").rename(photos / "пять")
+    (photos / "digit 6").rename(photos / ("s" + "i" * 190 + "x"))
+    learn(place / "model.remix", photos, "--out", tmp_path / "out.remix", *QUICK)
+    assert remix.load(tmp_path / "out.remix").classes[3:] == ("s" + "i" * 190 + "x", "пять")
+
+
+def test_a_name_too_long_for_a_model_is_refused_before_training(place, capsys, tmp_path):
+    photos = folder(tmp_path / "photos", [5, 6])
+    (photos / "digit 6").rename(photos / ("x" * 220))
+    text = refused(capsys, place / "model.remix", photos, "--out", tmp_path / "out.remix", *QUICK)
+    assert "characters" in text
