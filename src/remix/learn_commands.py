@@ -42,7 +42,7 @@ def learn(
     not at all. At the end a table tells how well the old classes (on dreams of them) and the new ones (on a part of the
     images that was held out) are told apart.
 
-    What is not given is chosen by the data. With --weights and up to 5,000 images all but the last stage of the network
+    What is not given is chosen by the data. With --weights and up to 5,000 images all but the last block of the network
     stays frozen; without weights everything learns. Training stops when the held-out part gets no better.
 
     Args:

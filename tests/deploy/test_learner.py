@@ -190,7 +190,7 @@ def test_weights_begin_with_a_frozen_lower_part(tmp_path):
     save_file(backbone.state_dict(), tmp_path / "w.safetensors")
     found = learner(weights=tmp_path / "w.safetensors")
     found.learn(digits([0, 1]))
-    assert found.model.frozen == 3  # all before the last resolution
+    assert found.model.frozen == 4  # all but the last block
     assert found.model.provenance["weights"] == "w.safetensors"
 
 

@@ -14,15 +14,8 @@ from remix.data.intake import take_in
 from remix.deploy.recipe import LearnSettings, frozen_blocks, make_recipe
 from remix.deploy.starts import preprocessing_for
 from remix.deploy.step import Start, new_engine
-from remix.inversion import (
-    Knowledge,
-    PixelSettings,
-    PriorSettings,
-    Schedule,
-    balanced_labels,
-    invert_pixels,
-    label_targets,
-)
+from remix.experiments.dream_options import DreamOptions
+from remix.experiments.dream_plan import make_plan
 from remix.learning import LearnStep, Model, Monitor
 from remix.networks import Backbone, Classifier, GrowingHead, as_backbone, create_backbone
 from remix.networks.adapt import BlockPath
@@ -138,18 +131,8 @@ def dreamed_data(model: Model, seed: int = 0, monitor: Monitor | None = None) ->
         ValueError: if the network has no BatchNorm layers with running statistics.
 
     """
-    backbone, head = model.classifier.backbone, model.classifier.head
-    labels = balanced_labels(range(len(model.classes)), _DREAMS_PER_CLASS * len(model.classes))
-    settings = PixelSettings(
-        schedule=Schedule(_DREAM_STEPS, 0.1), statistics=1.0, prior=PriorSettings("diagonal", "nll", 0.1), batch=256
-    )
-    dream = invert_pixels(
-        Knowledge(backbone, None, head),
-        label_targets(labels, head.num_classes),
-        torch.Generator().manual_seed(seed),
-        settings,
-        progress=monitor.inversion if monitor else None,
-    )
+    options = DreamOptions(model.classes, _DREAMS_PER_CLASS, prior="diagonal", steps=_DREAM_STEPS, seed=seed)
+    dream = make_plan(model, options).run(monitor.inversion if monitor else lambda _: None)
     if not dream.finished:
         raise KeyboardInterrupt
     images = model.preprocessing.normalisation.denormalise(dream.images)

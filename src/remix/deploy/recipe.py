@@ -1,7 +1,5 @@
 """How a step is learned: what a person asked for, and what the amount of data suggests for the rest."""
 
-
-
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -106,7 +104,7 @@ def frozen_blocks(wanted: int | str | None, backbone: Backbone, trained: bool, i
     """
     names = [block.name for block in backbone.blocks()]
     if wanted is None:
-        return last_stage(backbone) if trained and images <= _SMALL else 0
+        return len(names) - 1 if trained and images <= _SMALL else 0
     if wanted == "none":
         return 0
     if wanted == "last-stage":
@@ -160,15 +158,15 @@ def make_recipe(
             "Others can be compared with: remix run"
         )
     tuned = trained or frozen > 0
-    epochs = settings.epochs or (12 if tuned else _epochs_from_scratch(images))
-    lr = settings.lr or (0.01 if tuned else 0.05)
+    epochs = settings.epochs or (8 if tuned else _epochs_from_scratch(images))
+    lr = settings.lr or (0.004 if tuned else 0.05)
     batch = settings.batch or (32 if images <= _SMALL else 128)
     flip = channels == 3 if settings.flip is None else settings.flip
     recipe = Recipe(
         create_method("finetune"),
         min(batch, images),
         Augment(size // 8 if size > 8 else 1, flip),
-        settings.views or 4,
+        settings.views or 3,
         adapt_batchnorm=not tuned,
     )
     first = _falling(epochs, lr)
@@ -205,5 +203,5 @@ def _epochs_from_scratch(images: int) -> int:
 def _inversion(at_the_cut: bool, laplace: bool) -> LayerwiseSettings:
     prior = PriorSettings("laplace" if laplace else "diagonal", "nll", 0.5)
     if at_the_cut:
-        return LayerwiseSettings(Schedule(30, 0.1), Schedule(20, 0.05, warm_up=5, milestones=(10, 15)), prior=prior)
+        return LayerwiseSettings(Schedule(30, 0.3, milestones=(20,)), Schedule(5, 0.05), prior=prior)
     return LayerwiseSettings(Schedule(20, 0.8), Schedule(40, 0.4, warm_up=5, milestones=(20, 30)), prior=prior)

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from remix.networks.backbone import Backbone, Block, BlockBackbone, average_pool, image_shape
-from remix.networks.probe import check_backbone, evaluating, missing_members, probe_images
+from remix.networks.probe import check_backbone, evaluating, missing_members, probe_images, same
 from remix.networks.registry import create_backbone
 
 BlockPath = str | Sequence[str]
@@ -162,7 +161,7 @@ def _check_chain(network: nn.Module, paths: Sequence[str], input_shape: tuple[in
     for path in paths:
         if path not in inputs:
             raise ValueError(f"module {path!r} does not run when the network does, so it cannot be a block")
-        if not torch.equal(inputs[path], x):
+        if not same(inputs[path], x):
             raise ValueError(
                 f"what module {path!r} receives is not what {before} gives: a step of the network in between belongs "
                 f"to no block. Name the module that does it, or make it one. Modules: {_candidates(network)}"

@@ -33,6 +33,11 @@ def probe_images(network: nn.Module, input_shape: tuple[int, int, int]) -> Tenso
     return images
 
 
+def same(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors are equal; of tensors on the meta device, which have no values, whether their shapes are."""
+    return one.shape == other.shape if one.is_meta else torch.equal(one, other)
+
+
 def check_backbone(backbone: Backbone) -> None:
     """Check on two random images that a backbone keeps its promises.
 
@@ -58,10 +63,10 @@ def check_backbone(backbone: Backbone) -> None:
         for block_name, block in blocks:
             x = _run_alone(block_name, block, x)
         features = backbone.features(images.clone())
-        if not torch.equal(x, features):
+        if not same(x, features):
             raise ValueError(f"{name}: running blocks() one after the other gives something else than features(x)")
         pooled = backbone.pooled(images.clone())
-        if not torch.equal(pooled, backbone.pool(features)):
+        if not same(pooled, backbone.pool(features)):
             raise ValueError(f"{name}: pooled(x) gives something else than pool(features(x))")
     if pooled.shape != (2, backbone.feature_dim):
         raise ValueError(
@@ -81,7 +86,7 @@ def _run_alone(name: str, block: nn.Module, x: Tensor) -> Tensor:
     y: object = block(x)
     if not isinstance(y, Tensor):
         raise TypeError(f"block {name!r} returned {type(y).__name__}; a block must return one tensor")
-    if not torch.equal(x, before):
+    if not same(x, before):
         raise ValueError(
             f"block {name!r} overwrites its input (an in-place operation such as relu_ or +=); inversion and "
             "statistics need that input, so use the out-of-place form"
