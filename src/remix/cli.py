@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from remix.command_line import build_parser
-from remix.model_commands import evaluate, inspect, predict
+from remix.model_commands import evaluate, export, inspect, predict
 
 __all__ = ["COMMANDS", "main"]
 
@@ -353,6 +353,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "predict": predict,
     "evaluate": evaluate,
     "inspect": inspect,
+    "export": export,
     "run": run,
     "compare": compare,
     "measure": measure,
