@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from remix.command_line import build_parser
-from remix.model_commands import evaluate, export, inspect, predict
+from remix.model_commands import audit, evaluate, export, inspect, predict
 
 __all__ = ["COMMANDS", "main"]
 
@@ -354,6 +354,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "evaluate": evaluate,
     "inspect": inspect,
     "export": export,
+    "audit": audit,
     "run": run,
     "compare": compare,
     "measure": measure,
