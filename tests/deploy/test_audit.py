@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from remix.deploy.audit import audit, nearest
+from remix.deploy.prediction import probabilities
 
 
 def noise(count: int, seed: int) -> torch.Tensor:
@@ -65,6 +66,17 @@ def test_units(model):
     result = audit(model, torch.full((1, 1, 8, 8), 10, dtype=torch.uint8), train)
     assert float(result.spaces[0].dreams.distance) == pytest.approx(20)
     assert result.spaces[0].others.distance.tolist() == [20, 20]
+
+
+def test_how_often_the_network_is_surer_of_training_images(model):
+    """Images that it reads as their class, against the same images with another label."""
+    images = noise(40, 1)
+    read = probabilities(model, images).argmax(1)
+    labels = read, (read + 1) % 4
+    assert audit(model, images, images, images, labels).membership == 1.0
+    assert audit(model, images, images, images, (read, read)).membership == pytest.approx(0.5)
+    assert audit(model, images, images, images, (read, torch.full_like(read, -1))).membership is None
+    assert audit(model, images, images).membership is None
 
 
 def test_too_few_images(model):

@@ -39,6 +39,8 @@ def test_from_model_to_figure(images, tmp_path, capsys):
     told = json.loads((tmp_path / "audit.json").read_text(encoding="utf-8"))
     assert told["counts"] == {"dreams": 12, "training images": 120, "held-out images": 40}
     assert told["conclusion"] in out
+    assert 0.3 < told["surer_of_training_images"] < 0.8
+    assert "Without any dream: the network is surer of the class of a training image" in out
     assert Image.open(tmp_path / "audit.png").size[0] > 300
     with pytest.raises(SystemExit):
         main([*words, "--out", str(tmp_path / "audit.png")])

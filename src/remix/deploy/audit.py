@@ -1,7 +1,8 @@
 """Are dreams nearer to training images than other images of the same kind are?
 
 The measure is the distance to the nearest training image, once for dreams and once for images that the network has not
-been trained on. If dreams were copies, they would be nearer.
+been trained on. If dreams were copies, they would be nearer. Beside it stands how well the network's confidence alone
+tells training images from others, which needs no dreams.
 """
 
 from __future__ import annotations
@@ -68,11 +69,14 @@ class Audit:
     Attributes:
         spaces: in the order of `SPACES`.
         reference: what the dreams are compared with: "held-out images" or "other training images".
+        membership: how often the network is surer of the class of a training image than of that of a held-out one:
+            0.5 is chance, 1 always. None without held-out images or their labels.
 
     """
 
     spaces: tuple[SpaceAudit, ...]
     reference: str
+    membership: float | None = None
 
     def conclusion(self) -> str:
         """What may be concluded, in a sentence or two."""
@@ -100,7 +104,14 @@ class Audit:
         return f"Dreams stand out: {told} (5% would be chance): {remark}"
 
 
-def audit(model: Model, dreams: Tensor, train: Tensor, held_out: Tensor | None = None, batch: int = 64) -> Audit:
+def audit(
+    model: Model,
+    dreams: Tensor,
+    train: Tensor,
+    held_out: Tensor | None = None,
+    labels: tuple[Tensor, Tensor] | None = None,
+    batch: int = 64,
+) -> Audit:
     """Compare dreams and held-out images with training images.
 
     Args:
@@ -109,6 +120,7 @@ def audit(model: Model, dreams: Tensor, train: Tensor, held_out: Tensor | None =
         train: the same of the training images.
         held_out: the same of images that were not trained on; without them every training image is compared with the
             others.
+        labels: int64 of the training and of the held-out images, -1 for classes that the model does not know.
         batch: images at a time in the network.
 
     Raises:
@@ -117,20 +129,21 @@ def audit(model: Model, dreams: Tensor, train: Tensor, held_out: Tensor | None =
     """
     if not len(dreams) or len(train) < 2 or (held_out is not None and len(held_out) < 2):
         raise ValueError("an audit needs dreams, at least two training images, and at least two held-out images")
-    spread = None
+    spread, membership = 1.0, None
     spaces = []
     for space in SPACES:
         rows = _rows(model, space, train, batch)
+        others = None if held_out is None else _rows(model, space, held_out, batch)
         if space == "features":
             spread = float((rows - rows.mean(0)).pow(2).sum(1).mean().sqrt()) or 1.0
-        found = _scaled(space, nearest(_rows(model, space, dreams, batch), rows), rows.shape[1], spread)
-        other = (
-            nearest(rows, rows, itself=False)
-            if held_out is None
-            else nearest(_rows(model, space, held_out, batch), rows)
-        )
-        spaces.append(SpaceAudit(space, found, _scaled(space, other, rows.shape[1], spread)))
-    return Audit(tuple(spaces), "other training images" if held_out is None else "held-out images")
+            if labels is not None and others is not None:
+                membership = _surer(_confidence(model, rows, labels[0]), _confidence(model, others, labels[1]))
+        found = nearest(_rows(model, space, dreams, batch), rows)
+        other = nearest(rows, rows, itself=False) if others is None else nearest(others, rows)
+        dims = rows.shape[1]
+        spaces.append(SpaceAudit(space, _scaled(space, found, dims, spread), _scaled(space, other, dims, spread)))
+    reference = "other training images" if held_out is None else "held-out images"
+    return Audit(tuple(spaces), reference, membership)
 
 
 def nearest(points: Tensor, among: Tensor, *, itself: bool = True) -> Nearest:
@@ -176,13 +189,31 @@ def _rows(model: Model, space: str, images: Tensor, batch: int) -> Tensor:
     return rows / rows.norm(dim=1, keepdim=True).clamp_min(1e-6)
 
 
-def _scaled(space: str, found: Nearest, dims: int, spread: float | None) -> Nearest:
+def _confidence(model: Model, features: Tensor, labels: Tensor) -> Tensor:
+    """Log-probability of the right class, of the images whose class the model knows."""
+    known = labels >= 0
+    parameter = next(model.classifier.parameters())
+    with evaluating(model.classifier):
+        logits = model.classifier.head.logits(features[known].to(parameter)).double().cpu()
+    return logits.log_softmax(1).gather(1, labels[known, None])[:, 0]
+
+
+def _surer(first: Tensor, second: Tensor) -> float | None:
+    """How often a number of the first is larger than one of the second; ties count half."""
+    if not len(first) or not len(second):
+        return None
+    ordered = second.sort().values
+    below, upto = torch.searchsorted(ordered, first), torch.searchsorted(ordered, first, right=True)
+    return float((below + upto).double().mean()) / (2 * len(second))
+
+
+def _scaled(space: str, found: Nearest, dims: int, spread: float) -> Nearest:
     """In the units of `SPACES`."""
     distance = found.distance
     if space == "pixels":
         distance = distance / math.sqrt(dims)
     elif space == "features":
-        distance = distance / (spread or 1.0)
+        distance = distance / spread
     else:  # of unit vectors
         distance = distance.pow(2) / 2
     return Nearest(distance, found.index)

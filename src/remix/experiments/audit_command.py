@@ -68,8 +68,13 @@ def audit_command(
     opened = on_device(load_model(model), as_device(device))
     train, reference = _images(opened, files)
     dreamt, names = _saved(files.dreams, opened) if files.dreams else _dream(opened, options)
-    held_out = None if reference is None else reference.batch(_some(len(reference)))[0]
-    result = audit(opened, dreamt, train.batch(range(len(train)))[0], held_out)
+    images, labels = train.batch(range(len(train)))
+    if reference is None:
+        result = audit(opened, dreamt, images)
+    else:
+        held_out, others = reference.batch(_some(len(reference)))
+        known = _labels(opened, train, labels), _labels(opened, reference, others)
+        result = audit(opened, dreamt, images, held_out, known)
     counts = {
         "dreams": len(dreamt),
         "training images": len(train),
@@ -77,6 +82,11 @@ def audit_command(
     }
     show(_table(result))
     show("\n" + result.conclusion())
+    if result.membership is not None:
+        show(
+            "Without any dream: the network is surer of the class of a training image than of that of a held-out one "
+            f"in {100 * result.membership:.1f}% of pairs (50% is chance)."
+        )
     if figure is not None:
         save_grid(figure, _pairs(result, dreamt, names, train), _title(result))
         write_text(figure.with_suffix(".json"), as_json(_numbers(result, counts)) + "\n")
@@ -110,6 +120,12 @@ def _folder(model: Model, folder: str) -> tuple[ImageDataset, ImageDataset]:
     for one in splits.skipped:
         note(f"left out: {one}")
     return splits.train, splits.test
+
+
+def _labels(model: Model, data: ImageDataset, labels: Tensor) -> Tensor:
+    """The model's labels of images, -1 for classes that it does not know."""
+    places = {name: label for label, name in enumerate(model.classes)}
+    return torch.tensor([places.get(name, -1) for name in data.classes])[labels]
 
 
 def _some(count: int) -> Tensor:
@@ -175,6 +191,7 @@ def _numbers(result: Audit, counts: dict[str, int]) -> dict[str, Any]:
     return {
         "counts": counts,
         "spaces": {space.space: told(space) for space in result.spaces},
+        "surer_of_training_images": None if result.membership is None else round(result.membership, 4),
         "conclusion": result.conclusion(),
     }
 
