@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Literal
 
-__all__ = ["evaluate", "inspect", "predict"]
+__all__ = ["audit", "evaluate", "export", "inspect", "predict"]
 
 
 def predict(
@@ -87,3 +87,78 @@ def inspect(model: str, *, json: bool = False, tensors: bool = False) -> None:
     from remix.deploy.inspection_command import inspect_command
 
     inspect_command(model, json=json, tensors=tensors)
+
+
+def export(
+    model: str,
+    *,
+    format: Literal["onnx", "torch", "safetensors"],
+    out: str | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Write a model as a plain network for serving, without statistics, and check that it gives the same answers.
+
+    It takes images that are resized and normalised and gives logits. How to prepare images, and the names of the
+    classes, are in the metadata of the file (onnx), in extra/remix.json in it (torch), or beside it (NAME.json).
+
+    Args:
+        model: Model file.
+        format: onnx - for onnxruntime and others, needs pip install 'remix-dfcil[onnx]'; torch - a program of
+            torch.export, read with torch.export.load; safetensors - the weights under their usual names.
+        out: File to write; by default the model's name, ending in .onnx, .pt2 or .safetensors.
+        overwrite: Replace files that exist.
+
+    Examples:
+        remix export photos.remix --format onnx
+        remix export photos.remix --format torch --out serve/photos.pt2
+    """
+    from remix.deploy.export_command import export_command
+
+    export_command(model, format=format, out=out, overwrite=overwrite)
+
+
+def audit(
+    model: str,
+    *,
+    train: str,
+    held_out: str | None = None,
+    dreams: str | None = None,
+    classes: str | None = None,
+    count: int = 8,
+    strategy: Literal["layerwise", "pixels", "pyramid", "generator"] | None = None,
+    steps: int | None = None,
+    seed: int = 0,
+    out: str | None = None,
+    device: str = "auto",
+    overwrite: bool = False,
+) -> None:
+    """Whether dreams of a model are nearer to its training images than other images of the same kind are.
+
+    For those who still have the training images: measures the distance from every dream to the nearest of them, and
+    the same for held-out images, in pixels and in the network's features, and says what may be concluded.
+
+    Args:
+        model: Model file.
+        train: Folder of the training images, one sub-folder per class.
+        held_out: Folder of images that the model was not trained on; by default the test part of --train, if it has
+            one. Without any, training images are compared with each other.
+        dreams: File of dreams that remix dream wrote (NAME.safetensors), instead of dreaming now.
+        classes: Names separated by commas; all by default, of more than ten the first ten.
+        count: Dreams per class.
+        strategy: As in remix dream.
+        steps: As in remix dream.
+        seed: Of the dreams.
+        out: Figure of the nearest pairs to write, NAME.png; the numbers go to NAME.json.
+        device: auto, cpu, cuda, mps, ...
+        overwrite: Replace files that exist.
+
+    Examples:
+        remix audit photos.remix --train photos/train --held-out photos/test --out audit.png
+        remix audit photos.remix --train photos --dreams grid.safetensors
+    """
+    from remix.experiments.audit_command import AuditFiles, audit_command
+    from remix.experiments.dream_options import DreamOptions
+
+    named = None if classes is None else tuple(word.strip() for word in classes.split(",") if word.strip())
+    options = DreamOptions(named, count, strategy, steps=steps, seed=seed)
+    audit_command(model, AuditFiles(train, held_out, dreams), options, out=out, device=device, overwrite=overwrite)

@@ -98,3 +98,15 @@ def test_the_command(runs, capsys):
     for command in ("methods", "presets"):
         main([command])
         assert "REMIX" in capsys.readouterr().out or command == "presets"
+
+
+def test_one_method_with_two_settings_is_compared_with_itself(runs):
+    typed = resolve(RunOptions("digits", "remix", 0, assignments=["settings.inversion.prior.form=typical"])).to_plain()
+    for seed, last in ((0, 85), (1, 88)):
+        finished(runs / f"typical-{seed}", "remix", seed, last, settings=typed["settings"])
+    found = compare_runs([runs])
+    assert list(found.summaries) == ["finetune", "remix (prior.form=nll)", "remix (prior.form=typical)"]
+    assert list(found.summaries["remix (prior.form=typical)"]) == [0, 1]
+    assert any(
+        line.startswith("remix (prior.form=typical) minus remix (prior.form=nll): +4.50") for line in found.sentences()
+    )

@@ -1,5 +1,7 @@
 """Configurations: presets, what is typed over them, and what is said about mistakes."""
 
+from dataclasses import replace
+
 import pytest
 
 from remix.data import Augment
@@ -132,3 +134,15 @@ def test_differences_name_every_path():
     one, other = build_config(read_preset("digits")), build_config(read_preset("digits"), assignments={"data.tasks": 2})
     assert differences(one.to_plain(), other.to_plain()) == ["data.tasks: 5, now 2"]
     assert differences(one.to_plain(), one.to_plain()) == []
+
+
+def test_a_preset_may_say_only_what_differs_from_another(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("base: digits\nabout: mine\ndata: {tasks: 2}\nmethods: {remix: {samples: 7}}\n")
+    mine, digits = build_config(read_preset(str(file))), build_config(read_preset("digits"))
+    assert mine.data == replace(digits.data, tasks=2)
+    assert mine.settings == replace(digits.settings, samples=7)
+    chain = tmp_path / "chain.yaml"
+    chain.write_text(f"base: {file}\n")
+    with pytest.raises(SettingError, match="base"):
+        read_preset(str(chain))

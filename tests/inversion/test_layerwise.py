@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from remix.inversion import LayerwiseSettings, PriorSettings, Schedule, feature_targets, invert_layerwise
+from remix.inversion import Knowledge, LayerwiseSettings, PriorSettings, Schedule, feature_targets, invert_layerwise
 
 SHORT = LayerwiseSettings(block=Schedule(3, 0.3), refine=Schedule(4, 0.1), prior=PriorSettings("laplace", "typical"))
 
@@ -33,6 +33,18 @@ def test_blocks_from_the_top_down_then_refinement(knowledge, targets):
     assert by_phase["convolutions.3"] == {"features", "statistics", "input", "prior"}
     assert by_phase["convolutions.0"] == {"features", "statistics", "prior"}  # there is no statistics of pixels
     assert by_phase["refine"] == {"features", "statistics", "prior"}
+
+
+def test_labels_enter_the_refinement_when_they_have_a_weight(knowledge, targets):
+    seen = []
+    settings = replace(SHORT, labels=1.0, refine=Schedule(40, 0.1))
+    invert_layerwise(knowledge, targets, torch.Generator().manual_seed(0), settings, progress=seen.append)
+    values = [progress.step.values["labels"] for progress in seen if progress.phase == "refine"]
+    assert values[-1] < values[0]
+    assert all("labels" not in progress.step.values for progress in seen if progress.phase != "refine")
+    blind = Knowledge(knowledge.backbone, knowledge.layers)
+    with pytest.raises(ValueError, match="classify"):
+        invert_layerwise(blind, targets, torch.Generator(), settings)
 
 
 def test_a_block_is_held_to_its_own_layers_only(knowledge):

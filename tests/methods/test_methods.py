@@ -10,11 +10,13 @@ from tiny import settings, tiny_learner, tiny_method, tiny_stream
 from torch import Tensor
 
 from remix.data import ImageDataset, Task, TaskStream
+from remix.inversion import PriorSettings
 from remix.learning.learner import Learner
 from remix.learning.method import Method
 from remix.learning.replay import TensorReplay
 from remix.methods import create_method, list_methods, method
 from remix.methods.registry import method_class
+from remix.statistics import resolution_points
 
 METHODS = list(list_methods())
 STREAM = tiny_stream()
@@ -110,6 +112,17 @@ def test_remix_remembers_covariances_gaussians_and_selectors() -> None:
     fitted = [layer for layer in memory.layers.values() if layer.normal is not None]
     assert len(fitted) == 5
     assert len(memory.layers) == 5 + 4  # and the inputs of every block but the first
+
+
+def test_remix_with_whole_maps_remembers_them_in_the_dct_basis_and_dreams_with_them() -> None:
+    learner = tiny_learner("remix", STREAM)
+    prior = PriorSettings("laplace-dct", "typical", 2.0)
+    learner.method = replace(learner.method, view="map", inversion=replace(learner.method.inversion, prior=prior))  # type: ignore[call-arg, attr-defined]
+    learner.learn(STREAM[0])
+    learner.learn(STREAM[1])
+    fitted = {key: layer for key, layer in learner.memory.layers.items() if layer.normal is not None}
+    assert list(fitted) == [f"{point}:map" for point in resolution_points(learner.backbone)]
+    assert all(layer.normal is not None and layer.normal.basis is not None for layer in fitted.values())
 
 
 def test_pmi_keeps_no_covariance() -> None:

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from remix.networks import as_backbone, create_backbone
-from remix.statistics import Taps, block_input_points, feature_point, measure_layers
+from remix.statistics import Taps, block_input_points, feature_point, measure_layers, resolution_points
 
 
 def block_inputs(backbone, images: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -42,6 +42,13 @@ def test_the_feature_point_gives_the_features(network, images):
 
 def test_resnet32_has_15_block_inputs():
     assert len(block_input_points(create_backbone("resnet32"))) == 15
+
+
+def test_maps_are_taken_at_the_end_of_every_resolution():
+    small = [str(point) for point in resolution_points(create_backbone("resnet32", width=4))]
+    assert small == ["stage_1.4:output", "stage_2.4:output", "stage_4.0:output"]
+    photos = resolution_points(create_backbone("resnet18", width=8, input_shape=(3, 64, 64)))
+    assert [str(point) for point in photos] == [f"layer{stage}.1:output" for stage in (1, 2, 3, 4)]
 
 
 def test_blocks_of_several_modules_are_watched_at_their_ends():

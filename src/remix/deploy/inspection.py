@@ -106,7 +106,7 @@ class Inspection:
 
     def warnings(self) -> list[str]:
         """What should worry a person who wants to give the file away."""
-        few = [entry.name for entry in self.classes if entry.images is not None and entry.images < _FEW]
+        few = [entry.name for entry in self.classes if entry.images and entry.images < _FEW]
         if not few:
             return []
         shown = ", ".join(few[:5]) + (", ..." if len(few) > 5 else "")

@@ -64,7 +64,7 @@ def _classes(found: Inspection) -> str:
     for entry in found.classes:
         learned = "not told" if entry.learned is None else _day(entry.learned)
         extended = ", ".join(map(_day, entry.extended))
-        images = "not told" if entry.images is None else f"{entry.images}"
+        images = f"{entry.images}" if entry.images else "not told"
         rows.append([f"{entry.label}", entry.name, images, learned, entry.method or "", extended])
     head = ["label", "class", "images", "learned", "by", "extended"]
     if not any(row[-1] for row in rows):

@@ -18,6 +18,7 @@ from remix.experiments.paired import Spread, paired_difference, spread
 from remix.experiments.run_config import differences
 from remix.experiments.run_directory import RunDirectory, RunDirectoryError
 from remix.experiments.run_tables import METRICS, small_table
+from remix.experiments.variants import variant_names
 from remix.learning.metrics import AccuracyMatrix
 from remix.methods import list_methods
 
@@ -29,7 +30,7 @@ _PAIRED_ON = "last_accuracy_macro"
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs by method.
+    """Runs by method; one that ran with several settings is there once for each, named after what differs.
 
     Attributes:
         summaries: of the runs, by method, by seed.
@@ -68,31 +69,38 @@ def compare_runs(folders: Sequence[str | Path]) -> Comparison:
         folders: run directories; folders of run directories are looked into.
 
     Raises:
-        SettingError: if there is no finished run, or two of the same method and seed.
+        SettingError: if there is no finished run, or two of the same method, settings and seed.
         RunDirectoryError: if a result cannot be read.
 
     """
     directories = [found for folder in folders for found in _runs_in(Path(folder))]
+    unfinished = [str(directory.path) for directory in directories if not directory.finished]
+    finished = [directory for directory in directories if directory.finished]
+    configs = [directory.read_config() for directory in finished]
+    names = variant_names([(config["method"], config["settings"]) for config in configs])
     runs: dict[str, dict[int, dict[str, Any]]] = {}
     places: dict[tuple[str, int], Path] = {}
-    unfinished = []
-    for directory in directories:
-        if not directory.finished:
-            unfinished.append(str(directory.path))
-            continue
+    for directory, name in zip(finished, names, strict=True):
         summary = directory.read_summary()
-        key = summary["method"], summary["seed"]
+        key = name, summary["seed"]
         if key in places:
-            raise SettingError(f"{places[key]} and {directory.path} are both {key[0]} with seed {key[1]}; name one")
+            raise SettingError(f"{places[key]} and {directory.path} are both {name} with seed {key[1]}; name one")
         places[key] = directory.path
         runs.setdefault(key[0], {})[key[1]] = summary
     if not runs:
         raise SettingError(f"there is no finished run in {', '.join(map(str, folders))}")
-    order = [name for name in list_methods() if name in runs] + sorted(set(runs) - set(list_methods()))
+    order = sorted(runs, key=_rank)
     remarks = [f"not finished, left out: {', '.join(unfinished)}"] if unfinished else []
     sorted_runs = {name: dict(sorted(runs[name].items())) for name in order}
     where = tuple(places[name, seed] for name, seeds in sorted_runs.items() for seed in seeds)
     return Comparison(sorted_runs, where, (*remarks, *_inequalities(where)))
+
+
+def _rank(name: str) -> tuple[int, str]:
+    """Methods as they are listed, then those that are not known here; variants by name."""
+    known = list(list_methods())
+    method = name.partition(" ")[0]
+    return known.index(method) if method in known else len(known), name
 
 
 def format_comparison(found: Comparison, form: Format) -> str | Table:

@@ -24,10 +24,31 @@ def list_presets() -> dict[str, str]:
 def read_preset(name: str) -> dict[str, Any]:
     """The content of a preset, or of a YAML file given by its path.
 
+    With ``base: NAME`` it says only what differs from the preset of that name.
+
     Raises:
         SettingError: if there is none, or it is not a mapping in YAML.
 
     """
+    values = _read(name)
+    if "base" not in values:
+        return values
+    base = _read(str(values.pop("base")))
+    if "base" in base:
+        raise SettingError(f"the base of {name} has a base itself; name the last one")
+    return _over(base, values)
+
+
+def _over(base: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Mappings within mappings: what ``values`` says goes before what ``base`` says."""
+    merged = dict(base)
+    for key, value in values.items():
+        below = merged.get(key)
+        merged[key] = _over(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
+def _read(name: str) -> dict[str, Any]:
     path = Path(name)
     if path.suffix in (".yaml", ".yml"):
         try:

@@ -14,7 +14,7 @@ from remix.inversion.priors import CovariancePrior
 from remix.inversion.settings import PriorSettings
 from remix.inversion.term import Term
 from remix.networks import Backbone, Block
-from remix.networks.probe import evaluating, probe_images
+from remix.networks.probe import block_shapes, evaluating, probe_images
 from remix.statistics import LayerStatistics, Point, Taps, batchnorm_statistics, block_input_points, check_layers
 
 __all__ = ["Knowledge"]
@@ -145,13 +145,7 @@ class Knowledge:
     @cached_property
     def block_shapes(self) -> list[tuple[int, ...]]:
         """What each block receives, without the batch axis."""
-        shapes = []
-        with evaluating(self.module):
-            x = probe_images(self.module, self.backbone.input_shape)
-            for block in self.backbone.blocks():
-                shapes.append(tuple(x.shape[1:]))
-                x = block(x)
-        return shapes
+        return block_shapes(self.backbone)[:-1]
 
     def reached(self, number: int) -> set[Point]:
         """The points of all known statistics that data passes inside one block."""

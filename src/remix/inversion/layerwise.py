@@ -16,7 +16,7 @@ from remix.inversion.observed import Observed
 from remix.inversion.phases import Phase
 from remix.inversion.settings import LayerwiseSettings
 from remix.inversion.statistics_penalties import StatisticsKl
-from remix.inversion.target_penalties import FeatureMatch
+from remix.inversion.target_penalties import FeatureMatch, LabelMatch
 from remix.inversion.targets import Targets
 from remix.inversion.term import Boost, Term
 from remix.inversion.variables import TensorVariable
@@ -52,7 +52,7 @@ def invert_layerwise(
 
     """
     settings = settings or LayerwiseSettings()
-    _check(knowledge, targets)
+    _check(knowledge, targets, settings)
     plan = _Plan(knowledge, settings)
     empty = knowledge.like.new_empty(0, *knowledge.backbone.input_shape)
     return dream_in_chunks(
@@ -68,7 +68,9 @@ def invert_layerwise(
     )
 
 
-def _check(knowledge: Knowledge, targets: Targets) -> None:
+def _check(knowledge: Knowledge, targets: Targets, settings: LayerwiseSettings) -> None:
+    if settings.labels and knowledge.classify is None:
+        raise ValueError("the weight labels needs a classifier: give Knowledge(..., classify=head)")
     dim = knowledge.backbone.feature_dim
     if targets.features is None:
         raise ValueError("layer-wise inversion matches features: make the targets with feature_targets(...)")
@@ -102,7 +104,7 @@ class _Plan:
             Phase(f"{prefix}{self.blocks[i].name}", self._block(i, features if i == top else None), fresh=i == top)
             for i in range(top, -1, -1)
         ]
-        return [*phases, Phase(f"{prefix}refine", self._refine(features), keep=True, usable=True)]
+        return [*phases, Phase(f"{prefix}refine", self._refine(features, targets.labels), keep=True, usable=True)]
 
     def _boost(self, cap: float) -> Boost | None:
         return Boost(cap) if self.settings.boosting else None
@@ -137,7 +139,7 @@ class _Plan:
 
         return build
 
-    def _refine(self, features: Tensor) -> Callable[[Tensor | None, torch.Generator], Task]:
+    def _refine(self, features: Tensor, labels: Tensor) -> Callable[[Tensor | None, torch.Generator], Task]:
         settings, knowledge = self.settings, self.knowledge
         entering = knowledge.block_inputs.get(self.blocks[0].name)
 
@@ -150,6 +152,9 @@ class _Plan:
             ]
             if entering is not None:  # images of a network that was cut are maps, and statistics of them are known
                 terms.append(Term("input", settings.statistics, _InputKl(entering), self._boost(5)))
+            if settings.labels and knowledge.classify is not None:
+                match = LabelMatch(knowledge.classify, labels.to(features.device))
+                terms.append(Term("labels", settings.labels, match))
             return Task(
                 terms,
                 knowledge.whole(),

@@ -43,6 +43,7 @@ class LayerwiseSettings:
         block: steps and rate for every block.
         refine: steps and rates of the whole network.
         features: weight of the feature match.
+        labels: weight of the cross-entropy with the labels in the refinement (named in the paper, not in its code).
         statistics: weight of the KL of BatchNorm statistics in the refinement.
         block_factor: in a block, statistics and input prior weigh ``statistics * number of blocks * block_factor``.
         boosting: whether terms that grow above their first value gain weight.
@@ -55,6 +56,7 @@ class LayerwiseSettings:
     block: Schedule = Schedule(50, 0.8)
     refine: Schedule = Schedule(160, 0.4, warm_up=5, milestones=(80, 120))
     features: float = 1.0
+    labels: float = 0.0
     statistics: float = 0.25
     block_factor: float = 20.0
     boosting: bool = True

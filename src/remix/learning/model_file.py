@@ -136,7 +136,7 @@ def load_model(path: str | Path) -> Model:
     except DamagedFileError:
         raise
     except KeyError as error:
-        raise DamagedFileError(f"{path} is not a valid model: {error.args[0]!r} is missing") from error
+        raise DamagedFileError(f"{path} is not a valid model: {str(error.args[0])[:60]!r} is missing") from error
     except (ValueError, TypeError, AttributeError, IndexError, RuntimeError, OverflowError, MemoryError) as error:
         raise DamagedFileError(f"{path} is not a valid model: {_sentence(error)}") from error
 
@@ -277,4 +277,4 @@ def _closest(name: str, known: Sequence[str], limit: int = 30) -> str:
 
 
 def _sentence(error: BaseException) -> str:
-    return str(error).partition("\n")[0][:300] or type(error).__name__
+    return printable(str(error).partition("\n")[0][:300]) or type(error).__name__

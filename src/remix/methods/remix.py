@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from remix.inversion import Knowledge, LayerwiseSettings
 from remix.learning.learner import Learner
 from remix.methods.pmi import Pmi
 from remix.methods.registry import method
-from remix.statistics import Kind, LayerMeter, batchnorm_points, rescale_to_batchnorm
+from remix.statistics import Kind, LayerMeter, batchnorm_points, rescale_to_batchnorm, resolution_points
 
 __all__ = ["Remix"]
 
@@ -19,8 +20,14 @@ class Remix(Pmi):
     """REMIX: PMI, and activations of pseudo-samples also correlate as those of real ones did, by a Laplace covariance.
 
     The prior is ``inversion.prior``: which covariance, in which form, how heavy. Other settings as in PMI.
+
+    Args:
+        view: what the prior looks at: "channels" of every BatchNorm input, as published, or the whole "map" at the end
+            of every resolution.
+
     """
 
+    view: Literal["channels", "map"] = "channels"
     inversion: LayerwiseSettings = LayerwiseSettings()  # noqa: RUF009 (frozen)
 
     def knowledge(self, learner: Learner) -> Knowledge:
@@ -31,7 +38,12 @@ class Remix(Pmi):
         return Knowledge(teacher.backbone, layers, teacher.head)
 
     def layer_meters(self, learner: Learner) -> list[LayerMeter]:
-        """As PMI, and covariances of the BatchNorm inputs."""
-        kind: tuple[Kind, ...] = ("dense",) if self.inversion.prior.kind == "dense" else ("laplace",)
-        points = batchnorm_points(learner.backbone)  # type: ignore[arg-type]
-        return [*super().layer_meters(learner), LayerMeter(points, kinds=kind)]
+        """As PMI, and covariances of the BatchNorm inputs or of whole maps."""
+        prior = self.inversion.prior.kind
+        kind: tuple[Kind, ...] = ("dense",) if prior == "dense" else ("laplace",)
+        if self.view == "map":
+            points = resolution_points(learner.backbone)
+            covariances = LayerMeter(points, "map", kind, transform="dct" if prior == "laplace-dct" else None)
+        else:
+            covariances = LayerMeter(batchnorm_points(learner.backbone), kinds=kind)  # type: ignore[arg-type]
+        return [*super().layer_meters(learner), covariances]

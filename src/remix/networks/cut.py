@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from remix.networks.backbone import Backbone, Block, BlockBackbone, average_pool
-from remix.networks.probe import evaluating, probe_images
+from remix.networks.probe import block_shapes
 
-__all__ = ["TopBlocks", "Trunk", "block_outputs", "cut", "last_stage"]
+__all__ = ["TopBlocks", "Trunk", "cut", "last_stage"]
 
 
 class Trunk(nn.Module):
@@ -93,7 +93,7 @@ def cut(backbone: Backbone, frozen: int) -> tuple[Trunk, TopBlocks]:
     if not 1 <= frozen < len(blocks):
         raise ValueError(f"1 to {len(blocks) - 1} of the {len(blocks)} blocks can be frozen, got {frozen}")
     assert isinstance(backbone, nn.Module)
-    shape = block_outputs(backbone)[frozen - 1]
+    shape = block_shapes(backbone)[frozen]
     if len(shape) != 3:
         raise ValueError(f"after block {blocks[frozen - 1].name!r} the tensors are {shape}, not maps (C, H, W)")
     names = {id(module): name for name, module in backbone.named_modules()}
@@ -103,20 +103,8 @@ def cut(backbone: Backbone, frozen: int) -> tuple[Trunk, TopBlocks]:
 
 def last_stage(backbone: Backbone) -> int:
     """How many blocks come before those that work at the last resolution; 0 where that is all of them."""
-    sizes = [shape[1:] for shape in block_outputs(backbone)]
+    sizes = [shape[1:] for shape in block_shapes(backbone)[1:]]
     return next(number for number, size in enumerate(sizes) if size == sizes[-1])
-
-
-def block_outputs(backbone: Backbone) -> list[tuple[int, ...]]:
-    """What each block gives, without the batch axis."""
-    assert isinstance(backbone, nn.Module)
-    shapes = []
-    with evaluating(backbone):
-        x = probe_images(backbone, backbone.input_shape)
-        for block in backbone.blocks():
-            x = block(x)
-            shapes.append(tuple(x.shape[1:]))
-    return shapes
 
 
 def _paths(block: Block, names: dict[int, str]) -> list[str]:

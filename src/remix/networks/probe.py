@@ -38,6 +38,18 @@ def same(one: Tensor, other: Tensor) -> bool:
     return one.shape == other.shape if one.is_meta else torch.equal(one, other)
 
 
+def block_shapes(backbone: Backbone) -> list[tuple[int, ...]]:
+    """What each block receives, without the batch axis, and last what the last one gives."""
+    assert isinstance(backbone, nn.Module)
+    with evaluating(backbone):
+        x = probe_images(backbone, backbone.input_shape)
+        shapes = [tuple(x.shape[1:])]
+        for block in backbone.blocks():
+            x = block(x)
+            shapes.append(tuple(x.shape[1:]))
+    return shapes
+
+
 def check_backbone(backbone: Backbone) -> None:
     """Check on two random images that a backbone keeps its promises.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -105,21 +106,32 @@ def _load(backbone: Backbone, weights: dict[str, Tensor], path: str | Path) -> G
     return None if built is None else built.to(next(backbone.parameters()))
 
 
+def published_keys(backbone: nn.Module, options: Mapping[str, object]) -> dict[str, str]:
+    """The backbone's own keys -> the usual ones, such that `load_classifier` with the same options reads them back.
+
+    A CIFAR ResNet of another than the usual form keeps its own keys: by the usual ones it would be taken for that form.
+    """
+    usual = options.get("final_relu") is True and options.get("padding") == "symmetric"
+    prefixes = _prefixes(backbone) if usual else ()
+    return {key: _translated(key, prefixes) for key in backbone.state_dict()}
+
+
 def _our_key(backbone: nn.Module, key: str) -> str:
-    """Translate a published key to the backbone's own. In CIFAR ResNets the last block of layer3 is our stage_4."""
+    """Translate a published key to the backbone's own."""
+    return _translated(key, [(published, own) for own, published in _prefixes(backbone)])
+
+
+def _prefixes(backbone: nn.Module) -> list[tuple[str, str]]:
+    """Beginnings of our keys and of the published ones. In CIFAR ResNets the last block of layer3 is our stage_4."""
     if not isinstance(backbone, CifarResNet):
-        return key
-    last = len(backbone.stage_3)
-    for pattern, replacement in (
-        (r"conv1\.", "stem.conv."),
-        (r"bn1\.", "stem.bn."),
-        (rf"layer3\.{last}\.", "stage_4.0."),
-        (r"layer([123])\.", r"stage_\1."),
-    ):
-        translated, found = re.subn(rf"^{pattern}", replacement, key)
-        if found:
-            return translated
-    return key
+        return []
+    last = (("stage_4.0.", f"layer3.{len(backbone.stage_3)}."),)
+    stages = ((f"stage_{number}.", f"layer{number}.") for number in (1, 2, 3))
+    return [("stem.conv.", "conv1."), ("stem.bn.", "bn1."), *last, *stages]
+
+
+def _translated(key: str, prefixes: Sequence[tuple[str, str]]) -> str:
+    return next((new + key.removeprefix(old) for old, new in prefixes if key.startswith(old)), key)
 
 
 def _differences(own: dict[str, Tensor], given: dict[str, Tensor]) -> list[str]:

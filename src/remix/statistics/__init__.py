@@ -1,7 +1,7 @@
 """What is remembered of seen data: moments, Laplace covariances, class Gaussians, selectors. Never an image."""
 
 from remix.statistics.batchnorm import batchnorm_points, batchnorm_statistics, rescale_to_batchnorm
-from remix.statistics.blocks import block_input_points, feature_point
+from remix.statistics.blocks import block_input_points, feature_point, resolution_points
 from remix.statistics.class_gaussians import ClassGaussians
 from remix.statistics.class_meter import ClassMeter, class_gaussians, measure_classes
 from remix.statistics.finite import NonFiniteActivationError, require_finite
@@ -60,6 +60,7 @@ __all__ = [
     "read_header",
     "require_finite",
     "rescale_to_batchnorm",
+    "resolution_points",
     "run_meters",
     "select_features",
     "train_selectors",

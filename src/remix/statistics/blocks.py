@@ -5,9 +5,10 @@ from __future__ import annotations
 from torch import nn
 
 from remix.networks import Backbone
+from remix.networks.probe import block_shapes
 from remix.statistics.taps import Point
 
-__all__ = ["block_input_points", "feature_point"]
+__all__ = ["block_input_points", "feature_point", "resolution_points"]
 
 
 def block_input_points(backbone: Backbone) -> dict[str, Point]:
@@ -32,7 +33,28 @@ def block_input_points(backbone: Backbone) -> dict[str, Point]:
 
 def feature_point(backbone: Backbone) -> Point:
     """Where to capture the feature map: the output of the last block."""
-    block = backbone.blocks()[-1]
+    return _output(backbone, -1)
+
+
+def resolution_points(backbone: Backbone) -> list[Point]:
+    """Where the whole maps are worth remembering: the output of the last block at every height and width.
+
+    A ResNet-32 has three (after 32 x 32, 16 x 16 and 8 x 8), an ImageNet ResNet the ends of its four stages.
+
+    Raises:
+        ValueError: if the blocks do not give maps (C, H, W).
+
+    """
+    shapes = block_shapes(backbone)[1:]
+    if any(len(shape) != 3 for shape in shapes):
+        raise ValueError(f"the blocks of {type(backbone).__name__} do not all give maps (C, H, W): {shapes}")
+    after = [*shapes[1:], None]
+    last = [i for i, shape in enumerate(shapes) if (following := after[i]) is None or following[1:] != shape[1:]]
+    return [_output(backbone, i) for i in last]
+
+
+def _output(backbone: Backbone, number: int) -> Point:
+    block = backbone.blocks()[number]
     return Point(_name(_module_names(backbone), block.module, block.name, first=False), "output")
 
 

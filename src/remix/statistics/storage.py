@@ -157,7 +157,7 @@ def _checked_header(
         reads = f"version {version}" if first == version else f"versions {first} to {version}"
         newer = "; a newer remix wrote it" if type(found) is int and found > version else ""
         raise DamagedFileError(
-            f"{path} has format version {str(found)[:20]} of {kind!r}, this remix reads {reads}{newer}"
+            f"{path} has format version {repr(found)[:20]} of {kind!r}, this remix reads {reads}{newer}"
         )
     sums = header["checksums"]
     if not isinstance(sums, dict):

@@ -1,0 +1,163 @@
+"""The sub-commands of `remix` that measure statistics and dream; see `remix.cli` for how such functions are written."""
+
+from __future__ import annotations
+
+import sys
+from typing import Literal
+
+__all__ = ["dream", "measure"]
+
+
+def measure(
+    images: str,
+    *,
+    weights: str,
+    backbone: str,
+    out: str,
+    names: str | None = None,
+    size: int | None = None,
+    kinds: str = "laplace",
+    views: str = "channels",
+    mean: str | None = None,
+    std: str | None = None,
+    options: str | None = None,
+    batch: int = 32,
+    device: str = "auto",
+    overwrite: bool = False,
+) -> None:
+    """Measure the statistics of a network on a folder of images, and save both as a model that can dream.
+
+    What is kept: for every BatchNorm layer the mean and covariance of its input, for every block those of its input,
+    for every class a Gaussian of the network's features. No image is kept.
+
+    Args:
+        images: Folder with one sub-folder of images per class.
+        weights: Safetensors file with the network's weights, its head (fc, linear or head) included.
+        backbone: Which network it is (see: remix backbones).
+        out: The model file to write, usually NAME.remix.
+        names: Classes of the head's outputs in their order: a,b,c or a file with one per line. Without it the order
+            is found from what the network says about the images.
+        size: Side in pixels to which images are brought; the backbone's usual size by default.
+        kinds: Covariances to keep: laplace, dense or laplace,dense.
+        views: Of what: channels, map (every pixel of every channel; large) or channels,map.
+        mean: Of each channel, as in training; by default that of ImageNet for colour, 0 for grey.
+        std: The same; 1 for grey by default.
+        options: Of the backbone, such as width=8.
+        batch: Images at a time.
+        device: auto, cpu, cuda, mps, ...
+        overwrite: Replace the model file if it exists.
+
+    Examples:
+        remix measure photos/train --weights resnet34.safetensors --backbone resnet34 --out photos.remix
+        remix measure photos/train --weights w.safetensors --backbone resnet34 --size 112 --out m.remix
+    """
+    from remix.experiments.measure_command import measure_command
+    from remix.experiments.sources import NetworkFile
+
+    network = NetworkFile(weights, backbone, options, size, mean, std, names)
+    measure_command(
+        images,
+        network,
+        out,
+        kinds=_words(kinds),
+        views=_words(views),
+        batch=batch,
+        device=device,
+        overwrite=overwrite,
+    )
+
+
+def dream(
+    model: str | None = None,
+    *,
+    out: str,
+    classes: str | None = None,
+    count: int = 8,
+    strategy: Literal["layerwise", "pixels", "pyramid", "generator"] | None = None,
+    prior: Literal["laplace", "laplace-dct", "diagonal", "dense", "none"] | None = None,
+    form: Literal["typical", "nll", "kl"] = "typical",
+    prior_weight: float | None = None,
+    steps: int | None = None,
+    batch: int | None = None,
+    micro_batch: int | None = None,
+    seed: int = 0,
+    weights: str | None = None,
+    backbone: str | None = None,
+    statistics: str | None = None,
+    names: str | None = None,
+    size: int | None = None,
+    mean: str | None = None,
+    std: str | None = None,
+    options: str | None = None,
+    device: str = "auto",
+    overwrite: bool = False,
+    resume: bool = False,
+) -> None:
+    """Dream images of a model's classes, without any data.
+
+    Writes a labelled picture of them, the images as tensors (NAME.safetensors), and a plot of the objective's terms
+    (NAME-terms.png). Ctrl-C stops after the current step and saves what was found; --resume goes on to the same bits.
+
+    Args:
+        model: Model file, as remix measure makes it. Or give --weights and --backbone.
+        out: The picture to write, NAME.png; the other files are named from it.
+        classes: Names separated by commas; all by default, of more than ten the first ten.
+        count: Images per class.
+        strategy: layerwise - block by block from the features of the classes, then the whole network; pixels - from
+            noise; pyramid - from small to large images; generator - a network that makes images. By default layerwise;
+            where there are no statistics of blocks and classes, pixels, and pyramid from 64 pixels up.
+        prior: Covariance of the activations that images are held to. By default laplace, or diagonal without it.
+        form: How they are held to it: typical - as far from the mean as real ones; nll - as likely as can be; kl -
+            the whole batch distributed as real ones.
+        prior_weight: Of that in the objective. By default 0.5 layerwise, 1 pixels and generator, 5 pyramid.
+        steps: Of the longest phase; the others keep their proportion. By default 160 layerwise, 500 pixels and
+            pyramid, 1000 generator.
+        batch: Most images optimised together.
+        micro_batch: Most images in memory at once, if memory is short; slower.
+        seed: The same seed and options give the same images.
+        weights: Instead of a model: safetensors file with weights and head.
+        backbone: Of the weights (see: remix backbones).
+        statistics: Of the weights: a file of remix.statistics.Memory.
+        names: Of the weights: classes of the head's outputs in their order: a,b,c or a file with one per line.
+        size: Of the weights: side of the images in pixels.
+        mean: Of the weights: of each channel in training; by default that of ImageNet for colour, 0 for grey.
+        std: Of the weights: the same; 1 for grey by default.
+        options: Of the weights: options of the backbone, such as width=8.
+        device: auto, cpu, cuda, mps, ...
+        overwrite: Replace files that exist.
+        resume: Go on with an interrupted run of the same options.
+
+    Examples:
+        remix dream photos.remix --out grid.png
+        remix dream photos.remix --classes apple,bear --count 16 --strategy pyramid --steps 300 --out grid.png
+        remix dream photos.remix --prior dense --form nll --prior-weight 1 --out dense.png
+        remix dream --weights resnet34.safetensors --backbone resnet34 --size 112 --classes 0,3 --out bare.png
+    """
+    from remix.experiments.dream_command import dream_command
+    from remix.experiments.dream_options import DreamOptions
+    from remix.experiments.sources import NetworkFile
+
+    wanted = DreamOptions(
+        None if classes is None else tuple(_words(classes)),
+        count,
+        strategy,
+        prior,
+        form,
+        prior_weight,
+        steps,
+        batch,
+        micro_batch,
+        seed,
+    )
+    network = None if weights is None else NetworkFile(weights, backbone, options, size, mean, std, names)
+    if weights is None:
+        for option, value in {"backbone": backbone, "names": names, "size": size, "options": options}.items():
+            if value is not None:
+                raise ValueError(f"--{option} goes with --weights; a model file knows it already")
+    report = dream_command(model, network, statistics, wanted, out, device=device, overwrite=overwrite, resume=resume)
+    if not report.finished:
+        sys.exit(130)
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]

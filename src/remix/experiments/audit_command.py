@@ -1,0 +1,212 @@
+"""`remix audit`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from torch import Tensor
+
+from remix.atomic import write_text
+from remix.data import ImageDataset, load
+from remix.data.errors import printable
+from remix.deploy.audit import SPACES, Audit, SpaceAudit, audit
+from remix.deploy.output import as_json, as_table, note, show
+from remix.experiments.display import Display
+from remix.experiments.dream_files import load_dream
+from remix.experiments.dream_options import DreamOptions
+from remix.experiments.dream_plan import make_plan
+from remix.experiments.dreaming import describe, pixels
+from remix.experiments.grids import GridRow, save_grid
+from remix.inversion import Progress
+from remix.learning import Model, load_model
+from remix.learning.devices import as_device, on_device
+
+__all__ = ["AuditFiles", "audit_command"]
+
+_PAIRS = 6  # dreams in the figure
+_MOST = 2000  # held-out images; more would not change a quantile
+
+
+@dataclass(frozen=True)
+class AuditFiles:
+    """The images that an audit compares: folders of training and held-out images, and a file of dreams or None."""
+
+    train: str
+    held_out: str | None = None
+    dreams: str | None = None
+
+
+def audit_command(
+    model: str,
+    files: AuditFiles,
+    options: DreamOptions,
+    *,
+    out: str | None = None,
+    device: str = "auto",
+    overwrite: bool = False,
+) -> Audit:
+    """Dream, compare with training images, print a table and what may be concluded; write a figure and the numbers.
+
+    Raises:
+        ValueError: for whatever cannot be done.
+        OSError: if a file cannot be read or written.
+
+    """
+    figure = None if out is None else Path(out)
+    if figure is not None:
+        if figure.suffix != ".png":
+            raise ValueError(f"--out must end in .png, got {out}")
+        for file in (figure, figure.with_suffix(".json")):
+            if file.exists() and not overwrite:
+                raise ValueError(f"{printable(file)} is there already: --overwrite replaces it")
+        figure.parent.mkdir(parents=True, exist_ok=True)
+    opened = on_device(load_model(model), as_device(device))
+    train, reference = _images(opened, files)
+    dreamt, names = _saved(files.dreams, opened) if files.dreams else _dream(opened, options)
+    images, labels = train.batch(range(len(train)))
+    if reference is None:
+        result = audit(opened, dreamt, images)
+    else:
+        held_out, others = reference.batch(_some(len(reference)))
+        known = _labels(opened, train, labels), _labels(opened, reference, others)
+        result = audit(opened, dreamt, images, held_out, known)
+    counts = {
+        "dreams": len(dreamt),
+        "training images": len(train),
+        result.reference: len(result.spaces[0].others.distance),
+    }
+    show(_table(result))
+    show("\n" + result.conclusion())
+    if result.membership is not None:
+        show(
+            "Without any dream: the network is surer of the class of a training image than of that of a held-out one "
+            f"in {100 * result.membership:.1f}% of pairs (50% is chance)."
+        )
+    if figure is not None:
+        save_grid(figure, _pairs(result, dreamt, names, train), _title(result))
+        write_text(figure.with_suffix(".json"), as_json(_numbers(result, counts)) + "\n")
+        show(f"{printable(figure)}  the dreams that are nearest to training images, and those images")
+        show(f"{printable(figure.with_suffix('.json'))}  the numbers")
+    return result
+
+
+# --- images ---
+
+
+def _images(model: Model, files: AuditFiles) -> tuple[ImageDataset, ImageDataset | None]:
+    """Training images, and held-out ones if there are any."""
+    train, test = _folder(model, files.train)
+    if files.held_out is not None:
+        first, second = _folder(model, files.held_out)
+        test = second if len(second) else first
+    if not len(test):
+        note("no held-out images: training images are compared with each other instead (--held-out gives some)")
+    return train, test if len(test) else None
+
+
+def _folder(model: Model, folder: str) -> tuple[ImageDataset, ImageDataset]:
+    if not Path(folder).is_dir():
+        raise ValueError(f"there is no folder {folder}: give one that has a sub-folder of images for every class")
+    prepared = model.preprocessing
+    splits = load(
+        "folder", folder, size=prepared.size, channels=prepared.channels, holdout=0.0,
+        normalisation=prepared.normalisation,
+    )  # fmt: skip
+    for one in splits.skipped:
+        note(f"left out: {one}")
+    return splits.train, splits.test
+
+
+def _labels(model: Model, data: ImageDataset, labels: Tensor) -> Tensor:
+    """The model's labels of images, -1 for classes that it does not know."""
+    places = {name: label for label, name in enumerate(model.classes)}
+    return torch.tensor([places.get(name, -1) for name in data.classes])[labels]
+
+
+def _some(count: int) -> Tensor:
+    return torch.randperm(count, generator=torch.Generator().manual_seed(0))[:_MOST]
+
+
+def _saved(path: str, model: Model) -> tuple[Tensor, list[str]]:
+    saved = load_dream(path)
+    if tuple(saved.images.shape[1:]) != model.preprocessing.shape:
+        shape = tuple(saved.images.shape[1:])
+        raise ValueError(f"the dreams in {path} are {shape}, the model takes {model.preprocessing.shape}")
+    return _bytes(saved.images), [saved.classes[label] for label in saved.labels.tolist()]
+
+
+def _dream(model: Model, options: DreamOptions) -> tuple[Tensor, list[str]]:
+    plan = make_plan(model, options)
+    note(f"{len(plan.labels)} dreams: {describe(plan)}")
+    work = plan.work()
+    with Display(Console(stderr=True)) as display:
+
+        def progress(step: Progress) -> None:
+            before = sum(work[: step.number])
+            done = (before + work[step.number] * (step.step.step + 1) / step.step.steps) / sum(work)
+            display.show(step.phase, done, {}, last=done >= 1)
+
+        dream = plan.run(progress)
+    return _bytes(pixels(model, dream.images)), [model.classes[label] for label in dream.labels.tolist()]
+
+
+def _bytes(images: Tensor) -> Tensor:
+    return (images.detach().cpu().clamp(0, 1) * 255).round().byte()
+
+
+# --- words and pictures ---
+
+
+def _table(result: Audit) -> str:
+    rows = []
+    for space in result.spaces:
+        for who, distances in (("dreams", space.dreams.distance), (result.reference, space.others.distance)):
+            numbers = [distances.min(), distances.quantile(0.05), distances.median()]
+            near = f"{space.near} of {len(distances)}" if who == "dreams" else ""
+            rows.append([space.space, who, *(f"{float(number):.3g}" for number in numbers), near])
+    head = ("distance to the nearest training image", "of", "least", "5%", "median", "dreams below that 5%")
+    units = "\n".join(f"{space}: {unit}" for space, unit in SPACES.items())
+    return as_table(head, rows, right=(2, 3, 4, 5)) + "\n\n" + units
+
+
+def _numbers(result: Audit, counts: dict[str, int]) -> dict[str, Any]:
+    def told(space: SpaceAudit) -> dict[str, Any]:
+        def spread(distances: Tensor) -> dict[str, float]:
+            points = {"least": 0.0, "5%": 0.05, "median": 0.5}
+            return {name: round(float(distances.quantile(q)), 5) for name, q in points.items()}
+
+        return {
+            "unit": SPACES[space.space],
+            "dreams": spread(space.dreams.distance),
+            result.reference: spread(space.others.distance),
+            "dreams_below_5%": space.near,
+            "stands_out": space.stands_out,
+        }
+
+    return {
+        "counts": counts,
+        "spaces": {space.space: told(space) for space in result.spaces},
+        "surer_of_training_images": None if result.membership is None else round(result.membership, 4),
+        "conclusion": result.conclusion(),
+    }
+
+
+def _title(result: Audit) -> str:
+    return "left to right: a dream; the nearest training image in " + "; in ".join(s.space for s in result.spaces)
+
+
+def _pairs(result: Audit, dreams: Tensor, names: Sequence[str], train: ImageDataset) -> list[GridRow]:
+    """The dreams that are nearest to a training image in any space, each with its nearest images."""
+    ranks = torch.stack([space.dreams.distance.argsort().argsort() for space in result.spaces])
+    rows = []
+    for place in ranks.min(0).values.argsort(stable=True)[:_PAIRS].tolist():
+        found = [train.batch([int(space.dreams.index[place])])[0][0] for space in result.spaces]
+        images = torch.stack([dreams[place], *found]).float() / 255
+        remark = ", ".join(f"{float(space.dreams.distance[place]):.3g}" for space in result.spaces)
+        rows.append(GridRow(names[place], images, remark))
+    return rows

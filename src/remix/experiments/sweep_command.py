@@ -1,0 +1,103 @@
+"""What `remix sweep` does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import partial
+
+from rich.console import Console
+
+from remix.experiments.compare import compare_runs, format_comparison
+from remix.experiments.sweep_jobs import Job, parse_seeds, sweep_jobs
+from remix.experiments.sweep_local import Status, log_file, run_locally
+from remix.experiments.sweep_slurm import run_on_slurm
+
+__all__ = ["sweep_command"]
+
+
+def sweep_command(
+    preset: str,
+    sets: Sequence[str],
+    seeds: str,
+    parallel: int,
+    out: str,
+    data: str | None,
+    *,
+    validation: bool = False,
+    cluster: bool = False,
+    slurm: Sequence[str] = (),
+    dry_run: bool = False,
+    console: Console | None = None,
+) -> int:
+    """Run every combination, say what happens, and compare the results.
+
+    Returns:
+        0; 1 if a run crashed or was refused, which is said; 130 after Ctrl-C.
+
+    Raises:
+        ValueError: for what the person can set right; nothing was started.
+
+    """
+    console = console or Console()
+    if parallel < 1:
+        raise ValueError(f"--jobs must be at least 1, got {parallel}")
+    jobs = sweep_jobs(preset, sets, parse_seeds(seeds), out, data, validation)
+    left = [job for job in jobs if not job.finished]
+    console.print(f"{len(jobs)} runs, {len(jobs) - len(left)} finished, {parallel} at a time, in {out}/")
+    if dry_run:
+        for job in jobs:
+            console.print(f"{'finished' if job.finished else 'to do':<9} remix {' '.join(job.words)}", soft_wrap=True)
+        return 0
+    teller = _Teller(console, len(jobs), parallel)
+    start = partial(run_on_slurm, options=slurm) if cluster else run_locally
+    try:
+        ends = start(jobs, parallel, teller)
+    except KeyboardInterrupt:
+        console.print("interrupted; what was done is saved, and the same command goes on", style="red")
+        return 130
+    done = [job.folder for job in jobs if job.finished]
+    if done:
+        found = compare_runs(done)
+        console.print(format_comparison(found, "table"))
+        for line in (*found.sentences(), *found.remarks):
+            console.print(line, highlight=False, soft_wrap=True, markup=False)
+    bad = [job for job in jobs if ends[job.name] != "finished"]
+    for job in bad:
+        console.print(f"{job.name} {ends[job.name]}: {_last_line(job)} ({log_file(job)})", style="red", soft_wrap=True)
+    return 1 if bad else 0
+
+
+class _Teller:
+    """A line per change, with how many are done and how long the rest will take."""
+
+    def __init__(self, console: Console, count: int, parallel: int) -> None:
+        self.console, self.count, self.parallel = console, count, parallel
+        self.ended = 0
+        self.begun: dict[str, float] = {}
+        self.took: list[float] = []  # seconds of the runs that were finished here
+
+    def __call__(self, job: Job, status: Status) -> None:
+        if status == "runs":
+            self.begun[job.name] = time.monotonic()
+            self.console.print(f"  {job.name} begins, log in {log_file(job)}", highlight=False, soft_wrap=True)
+            return
+        rest = ""
+        if status == "finished":
+            self.ended += 1
+            if job.name in self.begun:
+                self.took.append(time.monotonic() - self.begun[job.name])
+                left = sum(self.took) / len(self.took) * (self.count - self.ended) / self.parallel
+                rest = f", about {left / 60:.0f} min left" if self.ended < self.count else ""
+        self.console.print(
+            f"  {job.name} {status}: {self.ended} of {self.count} finished{rest}", highlight=False, soft_wrap=True
+        )
+
+
+def _last_line(job: Job) -> str:
+    try:
+        lines = log_file(job).read_text(errors="replace").split("\n")
+    except OSError:
+        return "no log"
+    said = [line.strip() for line in lines if line.strip()]
+    return said[-1][:300] if said else "it said nothing"

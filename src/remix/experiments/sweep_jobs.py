@@ -1,0 +1,124 @@
+"""The runs of a sweep: every combination of the given settings and seeds, each with its own folder."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from remix.experiments.overlay import SettingError
+from remix.experiments.run_command import RunOptions, resolve
+from remix.experiments.run_directory import RunDirectory
+
+__all__ = ["Job", "parse_seeds", "sweep_jobs"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run.
+
+    Attributes:
+        name: shown, and the name of its folder.
+        folder: of the run.
+        words: the command that does it, without the interpreter; it goes on where the run stands.
+
+    """
+
+    name: str
+    folder: Path
+    words: tuple[str, ...]
+
+    @property
+    def finished(self) -> bool:
+        """Whether its result is there."""
+        return RunDirectory(self.folder).finished
+
+
+def sweep_jobs(
+    preset: str, sets: Sequence[str], seeds: Sequence[int], out: str | Path, data: str | None, validation: bool = False
+) -> list[Job]:
+    """Every combination, seeds innermost. Settings are checked before anything runs.
+
+    Args:
+        preset: as of `remix run`.
+        sets: words ``key=a,b,c``; the values are separated by commas that stand in no bracket.
+        seeds: of every combination.
+        out: the folder that holds the folders of the runs.
+        data: folder of the data sets.
+        validation: test on a part of the training images.
+
+    Raises:
+        SettingError: for a setting that does not exist, or a folder with a run of other settings.
+
+    """
+    axes = [_axis(word) for word in sets]
+    varied = [key for key, values in axes if len(values) > 1]
+    jobs = []
+    for chosen in itertools.product(*(values for _, values in axes)):
+        settings = dict(zip((key for key, _ in axes), chosen, strict=True))
+        for seed in seeds:
+            method = settings.get("method")
+            words = tuple(f"{key}={value}" for key, value in settings.items() if key != "method")
+            options = RunOptions(preset, method, seed, data, None, words, validation=validation)
+            config = resolve(options)
+            tail = [f"{key.rpartition('.')[2]}={settings[key]}" for key in varied if key != "method"]
+            name = "-".join([Path(preset).stem, config.method, *map(_file_name, tail), f"seed{seed}"])
+            folder = Path(out) / name
+            RunDirectory(folder).check(config, resume=True)
+            jobs.append(Job(name, folder, ("run", *_words(options, folder))))
+    if len({job.name for job in jobs}) < len(jobs):
+        raise SettingError("a seed or a value is given twice")
+    return jobs
+
+
+def _words(options: RunOptions, folder: Path) -> list[str]:
+    words = [options.preset, "--seed", str(options.seed), "--out", str(folder), "--resume"]
+    if options.method is not None:
+        words += ["--method", options.method]
+    if options.data is not None:
+        words += ["--data", options.data]
+    if options.validation:
+        words.append("--validation")
+    if options.assignments:
+        words += ["--set", *options.assignments]
+    return words
+
+
+def parse_seeds(text: str) -> list[int]:
+    """Seeds such as ``0-4`` or ``0,2,7``.
+
+    Raises:
+        SettingError: for anything else.
+
+    """
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()):
+            raise SettingError(f"--seeds takes numbers such as 0-4 or 0,2,7, got {text!r}")
+        found = range(int(first), int(last if dash else first) + 1)
+        if not found:
+            raise SettingError(f"--seeds: {part.strip()!r} runs backwards")
+        seeds += found
+    return seeds
+
+
+def _axis(word: str) -> tuple[str, list[str]]:
+    key, sign, text = word.partition("=")
+    if not sign or not key.strip():
+        raise SettingError(f"--set takes key=value or key=a,b,c, got {word!r}")
+    values, depth = [""], 0
+    for letter in text:
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(letter, 0)
+        if letter == "," and not depth:
+            values.append("")
+        else:
+            values[-1] += letter
+    if not all(value.strip() for value in values):
+        raise SettingError(f"--set {key.strip()}: a value is missing in {text!r}")
+    return key.strip(), [value.strip() for value in values]
+
+
+def _file_name(text: str) -> str:
+    return "".join(letter if letter.isalnum() or letter in "=.+_" else "_" for letter in text)

@@ -1,0 +1,175 @@
+"""`remix export`: other programs give the model's answers, and nothing is written unless they do."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import zipfile
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+
+from remix.data import Preprocessing
+from remix.deploy import export as exporting
+from remix.deploy import export_formats
+from remix.deploy.export import SUFFIXES, export
+from remix.deploy.plain_network import PlainNetwork, card, probe
+from remix.learning import Model, load_model, save_model
+from remix.networks import Classifier, GrowingHead, create_backbone, load_classifier
+
+FORMATS = list(SUFFIXES)
+
+
+def test_the_plain_network_gives_the_models_logits(model):
+    network, images = PlainNetwork(model), probe(model, 7)
+    assert torch.allclose(network(images), model.classifier(images), atol=1e-5)
+    assert network.fc.weight.shape == (4, 16)
+    assert not any(parameter.requires_grad for parameter in network.parameters())
+    assert all(parameter.requires_grad for parameter in model.classifier.parameters())
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_every_format_through_the_command(remix, model_file, format):
+    before = model_file.read_bytes()
+    status, out, err = remix("export", model_file, "--format", format)
+    assert (status, err) == (0, "")
+    file = model_file.with_suffix(SUFFIXES[format])
+    assert str(file) in out
+    assert "checked with " + {"onnx": "onnxruntime", "torch": "torch.export"}.get(format, format) in out
+    assert "logits differ by at most" in out
+    assert model_file.read_bytes() == before
+    made = {file.name} | ({"model.json"} if format == "safetensors" else set())
+    assert set(os.listdir(file.parent)) == {"model.remix"} | made
+    status, _, err = remix("export", model_file, "--format", format)
+    assert status == 2
+    assert "is there already: --overwrite replaces it" in err
+    assert remix("export", model_file, "--format", format, "--overwrite")[0] == 0
+
+
+def test_onnx_has_a_free_batch_and_tells_its_classes(model, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    export(model, "onnx", tmp_path / "m.onnx")
+    session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
+    for count in (1, 2, 9):
+        images = probe(model, count)
+        (logits,) = session.run(["logits"], {"images": images.numpy()})
+        assert torch.allclose(torch.from_numpy(logits), model.classifier(images), atol=1e-4)
+    told = session.get_modelmeta().custom_metadata_map
+    assert json.loads(told["classes"]) == list(model.classes)
+    assert json.loads(told["preprocessing"])["size"] == 8
+
+
+def test_the_reference_serves_where_the_runtime_is_absent(model, tmp_path, monkeypatch):
+    pytest.importorskip("onnxscript")
+    there = export_formats.find_spec
+    monkeypatch.setattr(export_formats, "find_spec", lambda name: None if name == "onnxruntime" else there(name))
+    assert export(model, "onnx", tmp_path / "m.onnx").program == "onnx.reference"
+
+
+def test_the_program_of_torch_holds_no_pickle(model, tmp_path):
+    export(model, "torch", tmp_path / "m.pt2")
+    with zipfile.ZipFile(tmp_path / "m.pt2") as archive:
+        for entry in archive.infolist():
+            assert entry.file_size == 0 or not entry.filename.endswith((".pt", ".pkl")), entry.filename
+    told = {"remix.json": ""}
+    network = torch.export.load(tmp_path / "m.pt2", extra_files=told).module()
+    images = probe(model, 9)
+    assert torch.allclose(network(images), model.classifier(images), atol=1e-5)
+    assert json.loads(told["remix.json"]) == json.loads(json.dumps(card(model)))
+
+
+def test_safetensors_are_read_back_as_weights(model, tmp_path):
+    export(model, "safetensors", tmp_path / "m.safetensors")
+    again = load_classifier("convnet8", tmp_path / "m.safetensors", width=4).eval()
+    images = probe(model, 3)
+    assert torch.allclose(again(images), model.classifier(images), atol=1e-5)
+    told = json.loads((tmp_path / "m.json").read_text(encoding="utf-8"))
+    assert told["classes"] == ["zero", "one", "two", "drei ³"]
+    assert told["preprocessing"]["mean"] == list(model.preprocessing.mean)
+    with safe_open(tmp_path / "m.safetensors", "pt") as file:
+        assert json.loads(file.metadata()["remix"]) == told
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "key"),
+    [
+        ("resnet20", {"width": 4}, "stage_1.0.conv1.weight"),
+        ("resnet20", {"width": 4, "final_relu": True, "padding": "symmetric"}, "layer3.2.conv1.weight"),
+        ("resnet18", {"input_shape": (3, 32, 32)}, "layer4.1.bn2.weight"),
+    ],
+)
+def test_the_key_names_are_the_usual_ones(name, options, key, tmp_path):
+    backbone = create_backbone(name, **options)
+    head = GrowingHead(backbone.feature_dim, [2, 1], bias=True)
+    made = Model(
+        Classifier(backbone, head).eval(), name, options, ("a", "b", "c"), Preprocessing(32, 3, (0.5,) * 3, (1,) * 3)
+    )
+    assert export(made, "safetensors", tmp_path / "m.safetensors").difference < 1e-5
+    weights = load_file(tmp_path / "m.safetensors")
+    assert key in weights
+    assert weights["fc.weight"].shape == (3, backbone.feature_dim)
+    assert weights["fc.bias"].shape == (3,)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_no_space_left(remix, model_file, format, monkeypatch):
+    target = model_file.with_suffix(SUFFIXES[format])
+    target.write_text("what was there")
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    status, _, err = remix("export", model_file, "--format", format, "--overwrite")
+    assert status == 2
+    assert "No space left on device" in err
+    assert target.read_text() == "what was there"
+    assert set(os.listdir(target.parent)) == {"model.remix", target.name}
+
+
+def test_ctrl_c_leaves_nothing(remix, model_file, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(exporting, "_compare", interrupt)
+    status, _, err = remix("export", model_file, "--format", "safetensors")
+    assert status == 130
+    assert "interrupted, nothing was written" in err
+    assert os.listdir(model_file.parent) == ["model.remix"]
+
+
+def test_other_answers_are_not_written(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        exporting, "_WRITERS", {"torch": lambda model, path: (lambda x: model.classifier(x) + 1, "a test")}
+    )
+    with pytest.raises(ValueError, match="a logit differs by 1"):
+        export(model, "torch", tmp_path / "m.pt2")
+    monkeypatch.setattr(exporting, "_WRITERS", {"torch": lambda *_: (lambda x: x, "a test")})
+    with pytest.raises(ValueError, match="does not give the model's answers"):
+        export(model, "torch", tmp_path / "m.pt2")
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_a_person_can_set_right(remix, model_file, model, monkeypatch, tmp_path):
+    assert "--format knows onnx, torch, safetensors, got 'tf'" in remix("export", model_file, "--format", "tf")[2]
+    assert "must end in .onnx" in remix("export", model_file, "--format", "onnx", "--out", "m.pb")[2]
+    assert "no file" in remix("export", tmp_path / "none.remix", "--format", "torch")[2]
+    with pytest.raises(ValueError, match="--format knows"):
+        export(model, "tf", tmp_path / "m.tf")
+    monkeypatch.setattr(export_formats, "find_spec", lambda name: None)
+    status, _, err = remix("export", model_file, "--format", "onnx")
+    assert status == 2
+    assert "needs onnx and onnxscript, which are not installed: pip install 'remix-dfcil[onnx]'" in err
+    assert os.listdir(model_file.parent) == ["model.remix"]
+
+
+def test_the_device_and_precision_of_the_model_do_not_matter(model, tmp_path):
+    save_model(tmp_path / "m.remix", model)
+    double = replace(load_model(tmp_path / "m.remix"), memory=None)
+    double.classifier.double()
+    assert export(double, "safetensors", tmp_path / "m.safetensors").difference < 1e-4
+    assert next(double.classifier.parameters()).dtype == torch.float64
