@@ -1,5 +1,6 @@
 """docs/tutorial.md, followed word for word."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -7,6 +8,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])}
 TEXT = (ROOT / "docs" / "tutorial.md").read_text()
 
 
@@ -35,5 +37,5 @@ def test_every_command_of_the_tutorial_runs(tmp_path):
 
 
 def _run(words, folder):
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, env=ENVIRONMENT)
     assert done.returncode == 0, f"{' '.join(words)}\n{done.stdout}\n{done.stderr}"

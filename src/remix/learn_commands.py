@@ -29,6 +29,7 @@ def learn(
     holdout: float | None = None,
     patience: int | None = None,
     seed: int | None = None,
+    no_flip: bool = False,
     mean: str | None = None,
     std: str | None = None,
     options: str | None = None,
@@ -65,6 +66,7 @@ def learn(
         holdout: Fraction of the images to hold out, 0.2 by default; 0 for none.
         patience: Epochs without improvement after which training stops.
         seed: Of everything random; 0 by default.
+        no_flip: Never mirror images left to right, as for letters; grey images are not mirrored anyway.
         mean: Of each channel, as the weights want it; by default that of ImageNet for colour, 0 for grey.
         std: The same; 1 for grey by default.
         options: Of the backbone, such as width=8.
@@ -93,6 +95,7 @@ def learn(
         "holdout": holdout,
         "patience": patience,
         "seed": seed,
+        "flip": False if no_flip else None,
     }
     status = learn_command(typed, settings)
     if status:

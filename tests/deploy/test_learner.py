@@ -150,6 +150,12 @@ def test_frozen_blocks_stay_frozen_in_every_step_and_in_the_file(tmp_path):
     assert not torch.equal(weights_of(found.model)[moved], first[moved])
 
 
+def test_a_frozen_network_dreams_images_all_the_same():
+    found = learner(freeze=3)
+    found.learn(digits([0, 1]))
+    assert found.dream(n=2, steps=3).images.shape == (4, 1, 8, 8)
+
+
 def test_replay_at_the_cut_is_made_of_maps(monkeypatch):
     shapes = []
     made = TensorReplay.of.__func__

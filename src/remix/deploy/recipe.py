@@ -7,7 +7,7 @@ from typing import Any
 
 from remix.data import Augment
 from remix.deploy.extending import ExtendDiagonal, ExtendLaplace
-from remix.inversion import LayerwiseSettings, PriorSettings, Schedule
+from remix.inversion import LayerwiseSettings, PriorKind, PriorSettings, Schedule
 from remix.learning import Method, Sgd
 from remix.methods import create_method
 from remix.networks import Backbone
@@ -181,7 +181,7 @@ def make_recipe(
         "samples": (settings.samples or (30 if frozen else 40)) * max(old_classes, 1),
         "samples_per_task": 0,
         "selection": False,
-        "inversion": _inversion(frozen > 0, laplace and method == "remix"),
+        "inversion": _inversion(frozen > 0, "none" if method == "pmi" else "laplace" if laplace else "diagonal"),
     }
     if extend:
         kind = ExtendLaplace if laplace and method == "remix" else ExtendDiagonal
@@ -200,8 +200,8 @@ def _epochs_from_scratch(images: int) -> int:
     return max(20, min(60, round(60 * (500 / max(images, 1)) ** 0.37)))
 
 
-def _inversion(at_the_cut: bool, laplace: bool) -> LayerwiseSettings:
-    prior = PriorSettings("laplace" if laplace else "diagonal", "nll", 0.5)
+def _inversion(at_the_cut: bool, kind: PriorKind) -> LayerwiseSettings:
+    prior = PriorSettings(kind, "nll", 0.5)
     if at_the_cut:
         return LayerwiseSettings(Schedule(30, 0.3, milestones=(20,)), Schedule(5, 0.05), prior=prior)
     return LayerwiseSettings(Schedule(20, 0.8), Schedule(40, 0.4, warm_up=5, milestones=(20, 30)), prior=prior)

@@ -1,0 +1,55 @@
+"""What is chosen by the data, and what a person chose."""
+
+import pytest
+
+from remix.deploy.recipe import LearnSettings, frozen_blocks, make_recipe
+from remix.networks import create_backbone
+
+PHOTOS = {"trained": True, "frozen": 8, "channels": 3, "size": 128, "images": 150}
+
+
+def test_small_data_and_weights_freeze_all_but_the_last_block():
+    backbone = create_backbone("resnet18", width=2, input_shape=(3, 32, 32))
+    assert frozen_blocks(None, backbone, trained=True, images=150) == 8
+    assert frozen_blocks(None, backbone, trained=False, images=150) == 0
+    assert frozen_blocks(None, backbone, trained=True, images=50_000) == 0
+
+
+@pytest.mark.parametrize(
+    ("wanted", "frozen"), [("none", 0), (0, 0), (3, 3), ("3", 3), ("last-stage", 7), ("layer2.0", 3), ("stem", 0)]
+)
+def test_what_is_frozen_can_be_chosen(wanted, frozen):
+    backbone = create_backbone("resnet18", width=2, input_shape=(3, 64, 64))
+    assert frozen_blocks(wanted, backbone, trained=True, images=10) == frozen
+
+
+def test_a_trained_network_learns_slowly_and_keeps_its_batchnorm():
+    tuned = make_recipe("remix", LearnSettings(), **PHOTOS)
+    fresh = make_recipe("remix", LearnSettings(), **{**PHOTOS, "trained": False, "frozen": 0})
+    assert tuned.method.first.lr < fresh.method.first.lr
+    assert tuned.method.first.epochs < fresh.method.first.epochs
+    assert (tuned.adapt_batchnorm, fresh.adapt_batchnorm) == (False, True)
+
+
+def test_everything_can_be_overridden():
+    settings = LearnSettings(epochs=3, lr=0.5, samples=7, batch=11, views=2, flip=False)
+    found = make_recipe("remix", settings, **PHOTOS, old_classes=4)
+    assert (found.method.network.epochs, found.method.network.lr) == (3, 0.5)
+    assert found.method.samples == 28
+    assert (found.batch, found.views, found.augment.flip) == (11, 2, False)
+
+
+def test_grey_images_are_not_mirrored():
+    assert not make_recipe("remix", LearnSettings(), **{**PHOTOS, "channels": 1}).augment.flip
+
+
+def test_priors_follow_method_and_statistics():
+    def prior(method, laplace, extend=False):
+        recipe = make_recipe(method, LearnSettings(), **PHOTOS, old_classes=2, laplace=laplace, extend=extend)
+        return recipe.method.name, recipe.method.inversion.prior.kind
+
+    assert prior("remix", True) == ("remix", "laplace")
+    assert prior("remix", False) == ("pmi", "diagonal")
+    assert prior("pmi", True) == ("pmi", "none")
+    assert prior("remix", True, extend=True)[1] == "laplace"
+    assert prior("remix", False, extend=True)[1] == "diagonal"
