@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import torch
-from torch import Tensor
+from dataclasses import dataclass, replace
 
 from remix.data import ImageDataset
 from remix.inversion import Targets, feature_targets, random_labels
-from remix.learning import Batch, Learner, Stage, TensorReplay
-from remix.learning.losses import balanced_cross_entropy, hard_distillation
+from remix.learning import Learner, Stage, TensorReplay
+from remix.methods.distillation import balance_head
 from remix.methods.pmi import Pmi
 from remix.methods.remix import Remix
 from remix.statistics import (
@@ -45,27 +42,10 @@ class _Extend(Pmi):
         return feature_targets(labels, gaussians, None, learner.generator)
 
     def stages(self, learner: Learner) -> list[Stage]:
-        """The head, then all that learns."""
-        head = learner.student.head
-        weights = learner.counts.weights()
-
-        def renew_weights() -> None:
-            weights.copy_(learner.counts.weights())
-
-        def terms(batch: Batch) -> dict[str, Tensor]:
-            assert batch.replayed is not None
-            real, pseudo = head(learner.pooled(batch.images)), head(learner.pooled(batch.replayed.images))
-            labels = torch.cat([batch.labels, batch.replayed.labels])
-            return {
-                "balanced": balanced_cross_entropy(torch.cat([real, pseudo]), labels, weights),
-                "hard": self.scales.hard * hard_distillation(pseudo, batch.replayed.logits),
-            }
-
+        """The head, then all that learns, on the same terms."""
+        head = balance_head(learner, self.balance, 1.0, self.scales.hard)
         blocks = [block.module for block in learner.backbone.blocks()]
-        return [
-            Stage("head", [head], self.balance, terms, on_epoch=renew_weights),
-            Stage("network", [head, *blocks], self.network, terms, on_epoch=renew_weights),
-        ]
+        return [head, replace(head, name="network", trained=[*head.trained, *blocks], sgd=self.network)]
 
     def remember(self, learner: Learner, data: ImageDataset) -> None:
         """As the method does; a class with further images is remembered as both, by numbers of images."""

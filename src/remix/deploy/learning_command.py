@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,7 @@ def learn_command(typed: LearnOptions, settings: dict[str, Any], console: Consol
 
     """
     console = console or Console()
+    began = time.monotonic()
     out = Path(typed.out)
     _check_paths(typed, out)
     learner = _learner(typed, settings)
@@ -89,7 +91,6 @@ def learn_command(typed: LearnOptions, settings: dict[str, Any], console: Consol
         with Display(console) as display:
             learner.monitor = LearningMonitor(display, bool(known))
             outcome = learner.learn_intake(data, learner.settings, extend=typed.extend, name=typed.name or "")
-            seconds = display.elapsed
     except (TrainingStoppedError, InversionStoppedError) as error:
         console.print(f"remix learn: {error}; nothing was written", style="red", soft_wrap=True, highlight=False)
         return 1
@@ -103,7 +104,7 @@ def learn_command(typed: LearnOptions, settings: dict[str, Any], console: Consol
     _say_skipped(console, data.skipped)
     size = out.stat().st_size / 2**20
     _say(console, f"{out}: {len(learner.classes)} classes, {size:.1f} MB, no image in it")
-    _say(console, f"{duration(seconds)}, peak memory {RunClock().peak >> 20:,} MiB")
+    _say(console, f"{duration(time.monotonic() - began)}, peak memory {RunClock().peak >> 20:,} MiB")
     return 0
 
 

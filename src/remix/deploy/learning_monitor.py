@@ -42,6 +42,8 @@ class LearningMonitor(Monitor):
             self.display.show("measuring statistics", 1 - _MEASURING, {})
         elif name == "dream" and self._first:
             self.display.show("dreaming of the old classes", 0.0, {})
+        elif number > 1:  # before its first batch, images go through the frozen blocks
+            self._show(0.0)
 
     def inversion(self, progress: Progress) -> None:
         """A step of a dream."""
