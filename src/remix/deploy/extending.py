@@ -39,7 +39,7 @@ class _Extend(Pmi):
         assert teacher is not None
         assert gaussians is not None
         labels = random_labels(range(teacher.head.num_classes), self.count(learner), learner.generator)
-        return feature_targets(labels, gaussians, None, learner.generator)
+        return feature_targets(labels, self.widened(gaussians), None, learner.generator)
 
     def stages(self, learner: Learner) -> list[Stage]:
         """The head, then all that learns, on the same terms."""

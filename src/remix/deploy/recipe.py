@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -53,7 +54,7 @@ class LearnSettings:
     views: int | None = None
     flip: bool | None = None
     holdout: float = 0.2
-    patience: int = 4
+    patience: int | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -79,6 +80,7 @@ class Recipe:
         augment: of the images.
         views: through a frozen trunk.
         adapt_batchnorm: whether BatchNorm statistics follow the data.
+        patience: epochs without a better one after which a stage ends.
 
     """
 
@@ -87,6 +89,7 @@ class Recipe:
     augment: Augment
     views: int
     adapt_batchnorm: bool
+    patience: int
 
 
 def frozen_blocks(wanted: int | str | None, backbone: Backbone, trained: bool, images: int) -> int:
@@ -158,28 +161,32 @@ def make_recipe(
             "Others can be compared with: remix run"
         )
     tuned = trained or frozen > 0
-    epochs = settings.epochs or (8 if tuned else _epochs_from_scratch(images))
+    batch = min(settings.batch or (32 if images <= _SMALL else 128), images)
+    batches = math.ceil(images / batch)
+    epochs = settings.epochs or (_passes(32, batches, 8, 20) if tuned else _epochs_from_scratch(images))
+    of_head = settings.epochs or (_passes(80, batches, 8, 40) if tuned else min(epochs, 8))
     lr = settings.lr or (0.004 if tuned else 0.05)
-    batch = settings.batch or (32 if images <= _SMALL else 128)
     flip = channels == 3 if settings.flip is None else settings.flip
     recipe = Recipe(
         create_method("finetune"),
-        min(batch, images),
+        batch,
         Augment(size // 8 if size > 8 else 1, flip),
         settings.views or 3,
         adapt_batchnorm=not tuned,
+        patience=settings.patience or max(4, epochs // 3),
     )
     first = _falling(epochs, lr)
     if method in ("finetune", "lwf"):
         return replace(recipe, method=create_method(method, first=first, later=first))
     schedule: dict[str, Any] = {
         "first": first,
-        "head": Sgd(min(epochs, 8), 10 * lr),
+        "head": Sgd(of_head, 10 * lr if tuned else 2 * lr),
         "last_block": Sgd(0, 0.0),
-        "network": _falling(epochs, lr if tuned else 0.2 * lr),
-        "balance": Sgd(min(epochs, 8), lr),
+        "network": _falling(epochs, 0.5 * lr if tuned else 0.2 * lr),
+        "balance": Sgd(of_head, 2.5 * lr if tuned else 0.4 * lr),
         "samples": (settings.samples or (30 if frozen else 40)) * max(old_classes, 1),
         "samples_per_task": 0,
+        "spread": 1.5 if tuned else 1.0,
         "selection": False,
         "inversion": _inversion(frozen > 0, "none" if method == "pmi" else "laplace" if laplace else "diagonal"),
     }
@@ -195,6 +202,11 @@ def _falling(epochs: int, lr: float) -> Sgd:
     return Sgd(epochs, lr, steps)
 
 
+def _passes(steps: int, batches: int, least: int, most: int) -> int:
+    """Epochs that make about so many steps."""
+    return max(least, min(most, round(steps / batches)))
+
+
 def _epochs_from_scratch(images: int) -> int:
     """About as many steps whatever the number of images: 60 passes over a few hundred, 20 over ten thousand."""
     return max(20, min(60, round(60 * (500 / max(images, 1)) ** 0.37)))
@@ -203,5 +215,5 @@ def _epochs_from_scratch(images: int) -> int:
 def _inversion(at_the_cut: bool, kind: PriorKind) -> LayerwiseSettings:
     prior = PriorSettings(kind, "nll", 0.5)
     if at_the_cut:
-        return LayerwiseSettings(Schedule(30, 0.3, milestones=(20,)), Schedule(5, 0.05), prior=prior)
+        return LayerwiseSettings(Schedule(24, 0.3, milestones=(16,)), Schedule(1, 0.05), prior=prior)
     return LayerwiseSettings(Schedule(20, 0.8), Schedule(40, 0.4, warm_up=5, milestones=(20, 30)), prior=prior)

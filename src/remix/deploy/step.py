@@ -133,7 +133,7 @@ def learn_step(
     train, held = (_renamed(part, names) for part in (data.train, data.held))
     watch = _Watch(engine, held)
     if len(held):
-        engine.best = BestEpoch(watch.judge, settings.patience)
+        engine.best = BestEpoch(watch.judge, recipe.patience)
     else:
         notes.append("nothing is held out: every epoch is trained, and there is no test")
     task = Task(engine.tasks, train, held, range(len(before), len(names)), new, tuple(range(len(new))))
