@@ -156,7 +156,7 @@ def audit(
         remix audit photos.remix --train photos/train --held-out photos/test --out audit.png
         remix audit photos.remix --train photos --dreams grid.safetensors
     """
-    from remix.experiments.audit_command import AuditFiles, audit_command
+    from remix.deploy.audit_command import AuditFiles, audit_command
     from remix.experiments.dream_options import DreamOptions
 
     named = None if classes is None else tuple(word.strip() for word in classes.split(",") if word.strip())
