@@ -24,6 +24,7 @@ from remix.experiments.audit_report import audit_table, write_report
 from remix.learning import Model
 
 WEIGHT = 16.0  # of the prior, as tuned by benchmarks.dream_quality
+NOISE = 70.0  # levels of 0..255: then copies are as far from their originals in pixels as dreams from any image
 
 
 def pixels(images: Tensor) -> Tensor:
@@ -55,6 +56,14 @@ def main() -> None:
     names = [CIFAR_NAMES[label] for label in dreams.labels.tolist()]
     chosen.out.mkdir(parents=True, exist_ok=True)
     write_report(chosen.out / "audit_cifar.png", result, pixels(dreams.pixels), names, pixels(train.pixels))
+    print("\nControl: training images under noise, as rough as the dreams, in place of dreams")
+    generator = torch.Generator().manual_seed(0)
+    chosen_images = pixels(train.pixels[torch.randperm(len(train), generator=generator)[: chosen.count]]).float()
+    noise = NOISE * torch.randn(chosen_images.shape, generator=generator)
+    copies = (chosen_images + noise).clamp(0, 255).round().byte()
+    control = audit(model, copies, pixels(train.pixels), pixels(test.pixels))
+    print(audit_table(control))
+    print(control.conclusion())
 
 
 if __name__ == "__main__":
