@@ -33,7 +33,7 @@ def test_the_nearest_is_that_of_a_slow_search():
 
 def test_fresh_images_do_not_stand_out(model):
     result = audit(model, noise(60, 1), noise(400, 2), noise(200, 3))
-    assert [space.stands_out for space in result.spaces] == [False] * 3
+    assert [space.stands_out for space in result.spaces] == [False] * 4
     assert result.conclusion().startswith("No sign of copies")
     assert "no proof" in result.conclusion()
 
@@ -49,6 +49,16 @@ def test_copies_are_found_even_darker_and_noisy(model, held_out):
     assert torch.equal(by_name["pixels, contrast removed"].dreams.index, torch.arange(60))
     assert result.conclusion().startswith("Dreams stand out: in ")
     assert ("held-out images are" if held_out else "other training images are") in result.conclusion()
+
+
+def test_noise_does_not_hide_a_copy_from_the_coarse_measure(model):
+    generator = torch.Generator().manual_seed(0)
+    train, other = (torch.nn.functional.interpolate(noise(200, seed).float(), size=64).byte() for seed in (2, 3))
+    noisy = (train[:40].float() + 120 * torch.randn(40, 1, 64, 64, generator=generator)).clamp(0, 255).byte()
+    by_name = {space.space: space for space in audit(model, noisy, train, other).spaces}
+    assert not by_name["pixels"].stands_out
+    assert by_name["coarse pixels"].stands_out
+    assert torch.equal(by_name["coarse pixels"].dreams.index, torch.arange(40))
 
 
 def test_exact_copies_have_no_distance(model):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import adaptive_avg_pool2d
 
 from remix.learning import Model
 from remix.networks.probe import evaluating
@@ -21,11 +22,13 @@ __all__ = ["SPACES", "Audit", "Nearest", "SpaceAudit", "audit", "nearest"]
 SPACES = {
     "pixels": "root mean square difference, in levels of 0..255",
     "pixels, contrast removed": "1 - correlation: 0 is the same picture up to brightness and contrast",
+    "coarse pixels": "1 - correlation of averages over 8 x 8 fields: fine noise does not count",
     "features": "distance of the network's features, in units of the training images' spread",
 }
 """Where distances are measured, and their units."""
 
 _TAIL = 0.05
+_COARSE = 8  # fields on a side
 _ROWS = 512  # training images compared at once
 
 
@@ -84,7 +87,7 @@ class Audit:
         if not found:
             return (
                 f"No sign of copies: dreams are not nearer to training images than {self.reference} are, in any of the "
-                "three measures. That is no proof that nothing about a training image can be learned from the model."
+                "measures. That is no proof that nothing about a training image can be learned from the model."
             )
         told = "; ".join(
             f"in {space.space} {space.near} of {len(space.dreams.distance)} dreams are nearer to a training image than "
@@ -182,7 +185,11 @@ def _rows(model: Model, space: str, images: Tensor, batch: int) -> Tensor:
                 for part in images.split(batch)
             ]
         return torch.cat(found)
-    rows = images.flatten(1).float()
+    if space == "coarse pixels":
+        side = min(_COARSE, *images.shape[2:])
+        rows = torch.cat([adaptive_avg_pool2d(part.float(), side).flatten(1) for part in images.split(_ROWS)])
+    else:
+        rows = images.flatten(1).float()
     if space == "pixels":
         return rows
     rows = rows - rows.mean(1, keepdim=True)

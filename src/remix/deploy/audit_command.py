@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.console import Console
 from torch import Tensor
 
-from remix.atomic import write_text
 from remix.data import ImageDataset, load
 from remix.data.errors import printable
-from remix.deploy.audit import SPACES, Audit, SpaceAudit, audit
-from remix.deploy.output import as_json, as_table, note, show
+from remix.deploy.audit import Audit, audit
+from remix.deploy.output import note, show
+from remix.experiments.audit_report import audit_table, write_report
 from remix.experiments.display import Display
 from remix.experiments.dream_files import load_dream
 from remix.experiments.dream_options import DreamOptions
 from remix.experiments.dream_plan import make_plan
 from remix.experiments.dreaming import describe, pixels
-from remix.experiments.grids import GridRow, save_grid
 from remix.inversion import Progress
 from remix.learning import Model, load_model
 from remix.learning.devices import as_device, on_device
 
 __all__ = ["AuditFiles", "audit_command"]
 
-_PAIRS = 6  # dreams in the figure
 _MOST = 2000  # held-out images; more would not change a quantile
 
 
@@ -75,12 +71,7 @@ def audit_command(
         held_out, others = reference.batch(_some(len(reference)))
         known = _labels(opened, train, labels), _labels(opened, reference, others)
         result = audit(opened, dreamt, images, held_out, known)
-    counts = {
-        "dreams": len(dreamt),
-        "training images": len(train),
-        result.reference: len(result.spaces[0].others.distance),
-    }
-    show(_table(result))
+    show(audit_table(result))
     show("\n" + result.conclusion())
     if result.membership is not None:
         show(
@@ -88,10 +79,9 @@ def audit_command(
             f"in {100 * result.membership:.1f}% of pairs (50% is chance)."
         )
     if figure is not None:
-        save_grid(figure, _pairs(result, dreamt, names, train), _title(result))
-        write_text(figure.with_suffix(".json"), as_json(_numbers(result, counts)) + "\n")
+        numbers = write_report(figure, result, dreamt, names, images)
         show(f"{printable(figure)}  the dreams that are nearest to training images, and those images")
-        show(f"{printable(figure.with_suffix('.json'))}  the numbers")
+        show(f"{printable(numbers)}  the numbers")
     return result
 
 
@@ -157,56 +147,3 @@ def _dream(model: Model, options: DreamOptions) -> tuple[Tensor, list[str]]:
 
 def _bytes(images: Tensor) -> Tensor:
     return (images.detach().cpu().clamp(0, 1) * 255).round().byte()
-
-
-# --- words and pictures ---
-
-
-def _table(result: Audit) -> str:
-    rows = []
-    for space in result.spaces:
-        for who, distances in (("dreams", space.dreams.distance), (result.reference, space.others.distance)):
-            numbers = [distances.min(), distances.quantile(0.05), distances.median()]
-            near = f"{space.near} of {len(distances)}" if who == "dreams" else ""
-            rows.append([space.space, who, *(f"{float(number):.3g}" for number in numbers), near])
-    head = ("distance to the nearest training image", "of", "least", "5%", "median", "dreams below that 5%")
-    units = "\n".join(f"{space}: {unit}" for space, unit in SPACES.items())
-    return as_table(head, rows, right=(2, 3, 4, 5)) + "\n\n" + units
-
-
-def _numbers(result: Audit, counts: dict[str, int]) -> dict[str, Any]:
-    def told(space: SpaceAudit) -> dict[str, Any]:
-        def spread(distances: Tensor) -> dict[str, float]:
-            points = {"least": 0.0, "5%": 0.05, "median": 0.5}
-            return {name: round(float(distances.quantile(q)), 5) for name, q in points.items()}
-
-        return {
-            "unit": SPACES[space.space],
-            "dreams": spread(space.dreams.distance),
-            result.reference: spread(space.others.distance),
-            "dreams_below_5%": space.near,
-            "stands_out": space.stands_out,
-        }
-
-    return {
-        "counts": counts,
-        "spaces": {space.space: told(space) for space in result.spaces},
-        "surer_of_training_images": None if result.membership is None else round(result.membership, 4),
-        "conclusion": result.conclusion(),
-    }
-
-
-def _title(result: Audit) -> str:
-    return "left to right: a dream; the nearest training image in " + "; in ".join(s.space for s in result.spaces)
-
-
-def _pairs(result: Audit, dreams: Tensor, names: Sequence[str], train: ImageDataset) -> list[GridRow]:
-    """The dreams that are nearest to a training image in any space, each with its nearest images."""
-    ranks = torch.stack([space.dreams.distance.argsort().argsort() for space in result.spaces])
-    rows = []
-    for place in ranks.min(0).values.argsort(stable=True)[:_PAIRS].tolist():
-        found = [train.batch([int(space.dreams.index[place])])[0][0] for space in result.spaces]
-        images = torch.stack([dreams[place], *found]).float() / 255
-        remark = ", ".join(f"{float(space.dreams.distance[place]):.3g}" for space in result.spaces)
-        rows.append(GridRow(names[place], images, remark))
-    return rows

@@ -1,0 +1,56 @@
+"""A step of the history is plain, short and true to itself, or it is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+import pytest
+
+from remix._version import __version__
+from remix.learning import LearnStep
+
+STEP = LearnStep(("cat", "Bär"), (3, 4), "remix", {"held out": 97.5}, ("cat",), "second", "2026-11-16T03:00:00+01:00")
+
+
+def test_it_comes_back_from_plain_json():
+    assert LearnStep.from_dict(STEP.to_dict()) == STEP
+    assert STEP.to_dict()["remix"] == __version__
+
+
+def test_the_date_is_now_with_a_time_zone():
+    date = datetime.fromisoformat(LearnStep(("cat",), (1,), "remix").date)
+    assert date.tzinfo is not None
+    assert abs((datetime.now(date.tzinfo) - date).total_seconds()) < 3600
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"classes": ("cat", "cat")}, "'cat' is there twice"),
+        ({"classes": ("cat", "a/b")}, "slashes"),
+        ({"images": (3,)}, "one number of images per class"),
+        ({"images": (3, -1)}, "one number of images per class"),
+        ({"images": (3, True)}, "one number of images per class"),
+        ({"extended": ("dog",)}, "cannot extend"),
+        ({"method": "x" * 300}, "method of a step must be a short text"),
+        ({"name": "a\x1b[2J"}, "name of a step must be a short text"),
+        ({"accuracies": {"held out": 101}}, "within 0..100"),
+        ({"accuracies": {"held out": float("nan")}}, "within 0..100"),
+        ({"accuracies": {"held out": "97"}}, "within 0..100"),
+        ({"accuracies": {str(k): 1.0 for k in range(101)}}, "at most 100 accuracies"),
+        ({"date": "yesterday"}, "ISO 8601"),
+        ({"date": "2026-11-16T03:00:00"}, "ISO 8601 with a time zone"),
+    ],
+)
+def test_what_is_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        replace(STEP, **change)
+
+
+@pytest.mark.parametrize("value", [None, 5, [], {}, {"classes": ["cat"]}, STEP.to_dict() | {"more": 1}])
+def test_what_is_no_step(value):
+    with pytest.raises(ValueError, match="a step of its history is described as"):
+        LearnStep.from_dict(value)
+    with pytest.raises(ValueError, match="a step of its history is described as"):
+        LearnStep.from_dict(STEP.to_dict() | {"classes": "cat"})
