@@ -12,8 +12,8 @@ from torch import Tensor
 from remix.data import ImageDataset, load
 from remix.data.errors import printable
 from remix.deploy.audit import Audit, audit
+from remix.deploy.audit_report import audit_table, write_report
 from remix.deploy.output import note, show
-from remix.experiments.audit_report import audit_table, write_report
 from remix.experiments.display import Display
 from remix.experiments.dream_files import load_dream
 from remix.experiments.dream_options import DreamOptions
