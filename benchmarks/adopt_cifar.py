@@ -36,12 +36,17 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--kept", type=int, default=50, help="images per class that are still there when it is adopted")
     parser.add_argument("--new", type=int, default=100, help="images per new class")
+    parser.add_argument("--freeze", default=None, help="as of remix learn; by default what the package chooses")
+    parser.add_argument("--validation", action="store_true", help="test on training images that nothing saw")
     parser.add_argument("--ways", default="data,none,finetune")
     typed = parser.parse_args()
     out = Path(typed.out)
     splits = load("cifar100", typed.data)
     order = list(class_order("A", 100))[: OLD + sum(STEPS)]
     train, test = splits.train.relabelled(order), splits.test.relabelled(order)
+    if typed.validation:
+        rows = [(train.labels == label).nonzero()[:, 0] for label in range(len(order))]
+        train, test = (train.select(torch.cat([row[part] for row in rows])) for part in (slice(400), slice(400, None)))
     network = trained(
         first(train, range(OLD), typed.images), typed.epochs, out.with_name(f"{out.stem}-network.safetensors")
     )
@@ -51,7 +56,7 @@ def main() -> None:
         "old_classes": OLD, "steps": STEPS, "ways": {},
     }  # fmt: skip
     for way in typed.ways.split(","):
-        found["ways"][way] = steps(way, network, train, test, typed.kept, typed.new)
+        found["ways"][way] = steps(way, network, train, test, typed.kept, typed.new, typed.freeze)
         out.write_text(json.dumps(found, indent=2) + "\n")
         print(way, json.dumps(found["ways"][way]), flush=True)
 
@@ -88,13 +93,13 @@ def trained(data: ImageDataset, epochs: int, kept: Path) -> Classifier:
 
 
 def steps(
-    way: str, network: Classifier, train: ImageDataset, test: ImageDataset, kept: int, new: int
+    way: str, network: Classifier, train: ImageDataset, test: ImageDataset, kept: int, new: int, freeze: str | None
 ) -> list[dict[str, Any]]:
     """Accuracies after adoption and after every step."""
     began = time.process_time()
     learner = remix.Learner.adopt(
         network, None if way == "none" else first(train, range(OLD), kept), classes=train.classes[:OLD],
-        backbone="resnet32", options={"width": 8}, mean=NORMALISATION.mean, std=NORMALISATION.std, device="cpu",
+        backbone="resnet32", options={"width": 8}, mean=NORMALISATION.mean, std=NORMALISATION.std, device="cpu", freeze=freeze,
     )  # fmt: skip
     if way == "finetune":
         learner.use_method("finetune")
