@@ -99,7 +99,8 @@ def steps(
     began = time.process_time()
     learner = remix.Learner.adopt(
         network, None if way == "none" else first(train, range(OLD), kept), classes=train.classes[:OLD],
-        backbone="resnet32", options={"width": 8}, mean=NORMALISATION.mean, std=NORMALISATION.std, device="cpu", freeze=freeze,
+        backbone="resnet32", options={"width": 8}, mean=NORMALISATION.mean, std=NORMALISATION.std, freeze=freeze,
+        device="cpu",
     )  # fmt: skip
     if way == "finetune":
         learner.use_method("finetune")

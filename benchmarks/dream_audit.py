@@ -20,7 +20,7 @@ from benchmarks.dream_plan import dream, measure, plans
 from benchmarks.features import CIFAR_MEAN, CIFAR_STD
 from remix.data import Preprocessing
 from remix.deploy.audit import audit
-from remix.experiments.audit_report import audit_table, write_report
+from remix.deploy.audit_report import audit_table, write_report
 from remix.learning import Model
 
 WEIGHT = 16.0  # of the prior, as tuned by benchmarks.dream_quality
