@@ -89,7 +89,7 @@ def learn_command(typed: LearnOptions, settings: dict[str, Any], console: Consol
     before = evaluate_folder(learner.model, typed.check) if typed.check and known else None
     try:
         with Display(console) as display:
-            learner.monitor = LearningMonitor(display, bool(known))
+            learner.monitor = LearningMonitor(display, bool(known) and learner.method not in ("finetune", "lwf"))
             outcome = learner.learn_intake(data, learner.settings, extend=typed.extend, name=typed.name or "")
     except (TrainingStoppedError, InversionStoppedError) as error:
         console.print(f"remix learn: {error}; nothing was written", style="red", soft_wrap=True, highlight=False)
