@@ -23,8 +23,8 @@ from remix.networks.probe import evaluating, probe_images
 
 __all__ = ["adopted_model", "dreamed_data", "find_head"]
 
-_DREAMS_PER_CLASS = 32
-_DREAM_STEPS = 200
+_DREAMS, _FEWEST, _MOST = 200, 8, 32  # in all, and per class
+_DREAM_STEPS = 100
 
 
 def adopted_model(
@@ -131,7 +131,8 @@ def dreamed_data(model: Model, seed: int = 0, monitor: Monitor | None = None) ->
         ValueError: if the network has no BatchNorm layers with running statistics.
 
     """
-    options = DreamOptions(model.classes, _DREAMS_PER_CLASS, prior="diagonal", steps=_DREAM_STEPS, seed=seed)
+    each = max(_FEWEST, min(_MOST, _DREAMS // len(model.classes)))
+    options = DreamOptions(model.classes, each, prior="diagonal", steps=_DREAM_STEPS, seed=seed)
     dream = make_plan(model, options).run(monitor.inversion if monitor else lambda _: None)
     if not dream.finished:
         raise KeyboardInterrupt
