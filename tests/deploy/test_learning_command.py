@@ -3,6 +3,9 @@
 import errno
 import os
 import re
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -159,3 +162,19 @@ def test_a_name_too_long_for_a_model_is_refused_before_training(place, capsys, t
     (photos / "digit 6").rename(photos / ("x" * 220))
     text = refused(capsys, place / "model.remix", photos, "--out", tmp_path / "out.remix", *QUICK)
     assert "characters" in text
+
+
+def test_a_real_ctrl_c_ends_with_one_sentence_and_no_file(place, tmp_path):
+    words = ["learn", place / "first", "--backbone", "convnet8", "--epochs", "5000", "--patience", "5000"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "remix.cli", *map(str, words), "--out", str(tmp_path / "m.remix")],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    for line in process.stdout:
+        if "learning, first task" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert errors.strip() == "remix learn: interrupted, nothing was written"
+    assert not list(tmp_path.iterdir())
