@@ -1,9 +1,14 @@
 """What is chosen by the data, and what a person chose."""
 
-import pytest
+from types import SimpleNamespace
 
+import pytest
+import torch
+
+from remix.deploy.few_images import FewImagesDiagonal
 from remix.deploy.recipe import LearnSettings, frozen_blocks, make_recipe
-from remix.networks import create_backbone
+from remix.networks import Classifier, GrowingHead, create_backbone
+from remix.statistics import ClassGaussians
 
 PHOTOS = {"trained": True, "frozen": 8, "channels": 3, "size": 128, "images": 150}
 
@@ -53,3 +58,19 @@ def test_priors_follow_method_and_statistics():
     assert prior("pmi", True) == ("pmi", "none")
     assert prior("remix", True, extend=True)[1] == "laplace"
     assert prior("remix", False, extend=True)[1] == "diagonal"
+
+
+def test_targets_of_few_images_are_drawn_wider():
+    mean, std = torch.randn(2, 4), torch.rand(2, 4) + 0.5
+    teacher = Classifier(create_backbone("convnet8", width=1), GrowingHead(4, [2]))
+    learner = SimpleNamespace(
+        teacher=teacher,
+        memory=SimpleNamespace(gaussians=ClassGaussians((0, 1), (9, 9), mean, std)),
+        generator=torch.Generator().manual_seed(0),
+        tasks=1,
+    )
+    targets = FewImagesDiagonal(samples=4000, samples_per_task=0, spread=2.0).targets(learner)
+    for label in (0, 1):
+        found = targets.features[targets.labels == label]
+        torch.testing.assert_close(found.std(0), 2 * std[label], rtol=0.1, atol=0)
+        torch.testing.assert_close(found.mean(0), mean[label], rtol=0, atol=0.3)

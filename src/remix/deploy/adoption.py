@@ -71,7 +71,7 @@ def adopted_model(
         measured, held = dreamed_data(model, settings.seed, monitor), None
         notes.append(
             f"no data: statistics are those of the BatchNorm layers and of {len(measured)} images dreamed from them; "
-            "priors are diagonal, and old classes will be remembered less well than with some real images"
+            "priors are diagonal"
         )
     else:
         whole = take_in(data, preprocessing, classes=classes, holdout=settings.holdout, seed=settings.seed)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from remix.data import ImageDataset
-from remix.inversion import Targets, feature_targets, random_labels
+from remix.deploy.few_images import FewImagesDiagonal
 from remix.learning import Learner, Stage, TensorReplay
 from remix.methods.distillation import balance_head
-from remix.methods.pmi import Pmi
 from remix.methods.remix import Remix
 from remix.statistics import (
     ClassGaussians,
@@ -24,22 +23,12 @@ __all__ = ["ExtendDiagonal", "ExtendLaplace", "blended"]
 
 
 @dataclass(frozen=True)
-class _Extend(Pmi):
+class ExtendDiagonal(FewImagesDiagonal):
     """Old classes are dreamed as ever; real images may be of old classes too.
 
     Such images have no place in a loss among the new classes, so there is one stage: cross-entropy of real images and
     pseudo-samples over all classes, balanced, and the old model's logits on the pseudo-samples.
     """
-
-    selection: bool = False
-
-    def targets(self, learner: Learner) -> Targets:
-        """Every class the old model knows, with the same chance."""
-        teacher, gaussians = learner.teacher, learner.memory.gaussians
-        assert teacher is not None
-        assert gaussians is not None
-        labels = random_labels(range(teacher.head.num_classes), self.count(learner), learner.generator)
-        return feature_targets(labels, self.widened(gaussians), None, learner.generator)
 
     def stages(self, learner: Learner) -> list[Stage]:
         """The head, then all that learns, on the same terms."""
@@ -73,13 +62,8 @@ class _Extend(Pmi):
 
 
 @dataclass(frozen=True)
-class ExtendLaplace(_Extend, Remix):
+class ExtendLaplace(ExtendDiagonal, Remix):
     """With the covariances of REMIX."""
-
-
-@dataclass(frozen=True)
-class ExtendDiagonal(_Extend):
-    """Without covariances, for models that have none."""
 
 
 def blended(old: ClassGaussians, images: dict[int, int], new: ClassGaussians) -> ClassGaussians:

@@ -8,6 +8,7 @@ from typing import Any
 
 from remix.data import Augment
 from remix.deploy.extending import ExtendDiagonal, ExtendLaplace
+from remix.deploy.few_images import FewImagesDiagonal, FewImagesLaplace
 from remix.inversion import LayerwiseSettings, PriorKind, PriorSettings, Schedule
 from remix.learning import Method, Sgd
 from remix.methods import create_method
@@ -187,13 +188,10 @@ def make_recipe(
         "samples": (settings.samples or (30 if frozen else 40)) * max(old_classes, 1),
         "samples_per_task": 0,
         "spread": 1.5 if tuned else 1.0,
-        "selection": False,
         "inversion": _inversion(frozen > 0, "none" if method == "pmi" else "laplace" if laplace else "diagonal"),
     }
-    if extend:
-        kind = ExtendLaplace if laplace and method == "remix" else ExtendDiagonal
-        return replace(recipe, method=kind(**schedule))
-    return replace(recipe, method=create_method(method if laplace else "pmi", **schedule))
+    kinds = (ExtendLaplace, ExtendDiagonal) if extend else (FewImagesLaplace, FewImagesDiagonal)
+    return replace(recipe, method=kinds[0 if laplace and method == "remix" else 1](**schedule))
 
 
 def _falling(epochs: int, lr: float) -> Sgd:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -58,8 +58,6 @@ class Pmi(Method):
         scales: weights of the losses before they follow the numbers of classes.
         samples: pseudo-samples, besides those per task.
         samples_per_task: more of them for every task learned before.
-        spread: how far target features lie from the mean of their class, in its standard deviations; 1 as published.
-            Classes that were measured on a few dozen images are wider than they look.
         selection: whether the features of a class are chosen to differ from each other (contrastive selection).
         selectors: training of the networks that choose.
         inversion: layer by layer, then refined.
@@ -74,7 +72,6 @@ class Pmi(Method):
     scales: LossScales = LossScales()
     samples: int = 3000
     samples_per_task: int = 2000
-    spread: float = 1.0
     selection: bool = True
     selectors: SelectorRecipe = SelectorRecipe()
     inversion: LayerwiseSettings = LayerwiseSettings(prior=PriorSettings("none"))
@@ -103,12 +100,8 @@ class Pmi(Method):
         assert memory.gaussians is not None
         labels = random_labels(range(learner.old_classes), self.count(learner), learner.generator)
         return feature_targets(
-            labels, self.widened(memory.gaussians), memory.selectors if self.selection else None, learner.generator
+            labels, memory.gaussians, memory.selectors if self.selection else None, learner.generator
         )
-
-    def widened(self, gaussians: ClassGaussians) -> ClassGaussians:
-        """Class Gaussians with ``spread`` times their standard deviation."""
-        return gaussians if self.spread == 1 else replace(gaussians, std=self.spread * gaussians.std)
 
     def count(self, learner: Learner) -> int:
         """How many pseudo-samples there are in this task."""
