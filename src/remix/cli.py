@@ -92,6 +92,7 @@ def run(
     accelerator: Literal["auto", "cpu", "cuda", "mps"] | None = None,
     devices: int | None = None,
     precision: Literal["32", "bf16-mixed"] | None = None,
+    log: Literal["tensorboard"] | None = None,
 ) -> None:
     """Learn the classes of a data set task after task with a method, without the data of the old ones.
 
@@ -111,17 +112,20 @@ def run(
         accelerator: auto, cpu, cuda or mps.
         devices: Number of processes.
         precision: 32 or bf16-mixed.
+        log: tensorboard - write the numbers and dreams also for TensorBoard, in the folder tensorboard/ of the run
+            (needs pip install 'remix-dfcil[tensorboard]'); with --resume also those of a finished run.
 
     Examples:
         remix run digits
         remix run digits --method finetune --seed 1
         remix run cifar100-mini --data ~/data --out runs/mini --resume
+        remix run digits --log tensorboard
         remix run cifar100-10 --dry-run --set settings.samples=1000 data.tasks=20
     """
     from remix.experiments.run_command import RunOptions, run_command
 
     options = RunOptions(preset, method, seed, data, out, set or (), accelerator, devices, precision, validation)
-    status = run_command(options, resume=resume, dry_run=dry_run)
+    status = run_command(options, resume=resume, dry_run=dry_run, log=log)
     if status:
         sys.exit(status)
 
@@ -210,6 +214,28 @@ def compare(
         show_files(found, console)
 
 
+def report(runs: list[str], *, out: str, data: str | None = None) -> None:
+    """One page about runs, to open in a browser or to send to somebody: numbers, curves, dreams, settings.
+
+    The page needs no network and no other file. Runs that are not finished are shown as far as they came. Seeds of one
+    method are shown as mean and band; runs of different data are kept apart.
+
+    Args:
+        runs: Folders of runs, or folders that hold some.
+        out: The page to write, such as report.html.
+        data: The folder that data sets are kept in: real images are shown beside the dreams. Without it only those of
+            data sets that come with REMIX are.
+
+    Examples:
+        remix report runs/digits-remix-seed0 --out report.html
+        remix report runs --out report.html
+        remix report runs/cifar100-mini-* --data ~/data --out report.html
+    """
+    from remix.experiments.report import report_command
+
+    report_command(runs, out, data)
+
+
 def methods() -> None:
     """The methods that REMIX can run, one line each."""
     from remix.methods import list_methods
@@ -257,6 +283,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "run": run,
     "sweep": sweep,
     "compare": compare,
+    "report": report,
     "measure": measure,
     "dream": dream,
     "data": data,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from typing import Any
 from rich.console import Console
 
 from remix.data import MissingData, TaskStream, load
+from remix.experiments.metrics_file import read_events
+from remix.experiments.overlay import SettingError
 from remix.experiments.presets import read_preset
 from remix.experiments.run import execute
 from remix.experiments.run_config import RunConfig, build_config, parse_assignments
@@ -20,6 +23,7 @@ from remix.experiments.run_plan import plan_run, show_plan
 from remix.experiments.run_state import Saving
 from remix.experiments.run_tables import result_table
 from remix.experiments.run_team import create_team
+from remix.experiments.tensorboard_log import TensorBoardLog, require_tensorboard
 from remix.inversion import InversionStoppedError
 from remix.learning.metrics import AccuracyMatrix
 from remix.learning.trainer import TrainingStoppedError
@@ -83,8 +87,17 @@ def run_command(
     dry_run: bool = False,
     console: Console | None = None,
     saving: Saving | None = None,
+    log: str | None = None,
 ) -> int:
     """Plan, run or go on with a run, and show its result.
+
+    Args:
+        options: what was typed.
+        resume: go on with the run in its folder.
+        dry_run: only show the plan.
+        console: where to show things.
+        saving: how often the run is saved.
+        log: ``"tensorboard"`` to write the numbers for TensorBoard too, also those of a run that is finished.
 
     Returns:
         the status of the command: 0; 1 if the run was stopped by something that happened (a loss that is not finite, a
@@ -96,6 +109,8 @@ def run_command(
     """
     console = console or Console()
     config = resolve(options)
+    if log is not None:
+        _check_log(log)
     if dry_run:
         show_plan(config, plan_run(config, _stream_if_there(config, options.data)), console)
         return 0
@@ -103,6 +118,8 @@ def run_command(
     directory = RunDirectory(options.out or Path("runs") / f"{name}-{config.method}-seed{config.seed}")
     directory.check(config, resume)
     if directory.finished:
+        if log is not None:
+            _log_again(directory)
         console.print(f"{directory.path} is finished; here is its result", soft_wrap=True, highlight=False)
         _show_result(directory, console)
         return 0
@@ -112,7 +129,8 @@ def run_command(
         console = Console(quiet=True)
     again = f"remix run {options.preset} ... --out {directory.path} --resume"
     try:
-        execute(config, stream, directory, team=team, console=console, saving=saving)
+        with _log(log, directory, team.first) as told:
+            execute(config, stream, directory, team=team, console=console, saving=saving, log=told)
     except KeyboardInterrupt:
         return _stopped(console, f"interrupted; what was done is saved. Go on with: {again}", 130)
     except (TrainingStoppedError, InversionStoppedError) as error:
@@ -128,6 +146,22 @@ def run_command(
     if team.first:
         _show_result(directory, console)
     return 0
+
+
+def _check_log(log: str) -> None:
+    if log != "tensorboard":
+        raise SettingError(f"--log must be tensorboard, got {log!r}; metrics.jsonl is always written")
+    require_tensorboard()
+
+
+def _log(log: str | None, directory: RunDirectory, first: bool) -> AbstractContextManager[TensorBoardLog | None]:
+    return TensorBoardLog(directory.tensorboard, directory.dreams) if log is not None and first else nullcontext()
+
+
+def _log_again(directory: RunDirectory) -> None:
+    with TensorBoardLog(directory.tensorboard, directory.dreams) as told:
+        for event in read_events(directory.metrics).events:
+            told(event)
 
 
 def _stream_if_there(config: RunConfig, root: str | None) -> TaskStream | None:
