@@ -12,6 +12,16 @@ __all__ = ["Event", "Events", "MetricsFile", "read_events"]
 
 Event = Mapping[str, Any]
 
+# What an event of each kind must have, for a reader to rely on. More may be there, and other kinds.
+_CONTENT: dict[str, dict[str, type | tuple[type, ...]]] = {
+    "start": {"command": str, "versions": dict, "hardware": dict},
+    "epoch": {"task": int, "stage": str, "epoch": int, "rate": (int, float), "terms": dict},
+    "inversion": {"task": int, "phase": str, "number": int, "step": int, "terms": dict},
+    "phase": {"task": int, "phase": str, "seconds": (int, float)},
+    "task": {"task": int, "accuracies": list, "accuracy_macro": (int, float), "accuracy_micro": (int, float)},
+    "likelihood": {"task": int, "layers": list},
+}
+
 
 class MetricsFile:
     """The file while a run writes it: lines are appended as things happen.
@@ -82,8 +92,22 @@ def read_events(path: Path, length: int | None = None) -> Events:
             event = json.loads(line)
         except ValueError:
             event = None
-        if isinstance(event, dict) and isinstance(event.get("event"), str):
+        if _valid(event):
             events.append(event)
         else:
             damages.append(f"{path}, line {number}: damaged, skipped")
     return Events(tuple(events), tuple(damages))
+
+
+def _valid(event: Any) -> bool:
+    if not isinstance(event, dict) or not isinstance(event.get("event"), str):
+        return False
+    fields = _CONTENT.get(event["event"], {})
+    if not all(isinstance(event.get(name), kind) for name, kind in fields.items()):
+        return False
+    layers = event.get("layers", []) if event["event"] == "likelihood" else []
+    terms = event["terms"].values() if "terms" in fields else []
+    return all(isinstance(value, int | float) for value in terms) and all(
+        isinstance(layer, dict) and isinstance(layer.get("layer"), str) and isinstance(layer.get("gain"), int | float)
+        for layer in layers
+    )

@@ -17,7 +17,7 @@ from remix.experiments.metrics_file import read_events
 from remix.experiments.overlay import SettingError
 from remix.experiments.presets import read_preset
 from remix.experiments.run import execute
-from remix.experiments.run_config import RunConfig, build_config, parse_assignments
+from remix.experiments.run_config import DataConfig, RunConfig, build_config, parse_assignments
 from remix.experiments.run_directory import RunDirectory
 from remix.experiments.run_plan import plan_run, show_plan
 from remix.experiments.run_state import Saving
@@ -28,7 +28,7 @@ from remix.inversion import InversionStoppedError
 from remix.learning.metrics import AccuracyMatrix
 from remix.learning.trainer import TrainingStoppedError
 
-__all__ = ["RunOptions", "load_stream", "resolve", "run_command"]
+__all__ = ["RunOptions", "load_stream", "load_tasks", "resolve", "run_command"]
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,11 @@ def resolve(options: RunOptions) -> RunConfig:
 
 def load_stream(config: RunConfig, root: str | None) -> TaskStream:
     """The tasks of a run. Raises DataError."""
-    data = config.data
+    return load_tasks(config.data, root)
+
+
+def load_tasks(data: DataConfig, root: str | None) -> TaskStream:
+    """The tasks that a configuration of data describes. Raises DataError."""
     stream = TaskStream(load(data.name, root), data.tasks, data.order, data.first, data.classes)
     return stream.with_validation(data.validation) if data.validation else stream
 
