@@ -11,6 +11,7 @@ from remix.experiments.overlay import SettingError
 from remix.experiments.report.dreams import ClassDreams
 from remix.experiments.report.groups import Group
 from remix.experiments.report.pictures import LEVELS, data_uri, strip
+from remix.experiments.report.reading import RunFacts
 from remix.experiments.run_command import load_tasks
 from remix.experiments.run_config import DataConfig
 
@@ -34,17 +35,11 @@ def real_images(group: Group, data: str | None, room: int) -> list[ClassDreams]:
     if data is None and not _embedded(group.runs[0].config["data"]["name"]):
         return []
     try:
-        described = DataConfig(**group.runs[0].config["data"])
-    except (TypeError, ValueError) as error:
-        raise SettingError(f"{group.runs[0].folder / 'config.yaml'}: data cannot be understood: {error}") from error
-    stream = load_tasks(described, data)
-    most = LEVELS[0].images
-    samples: dict[str, Tensor] = {}
-    for index in range(len(stream)):
-        train = stream[index].train
-        for label in stream.labels(index):
-            places = (train.labels == label).nonzero().squeeze(1)[:most]
-            samples[stream.classes[label]] = train.batch(places)[0]
+        samples = _samples(group.runs[0], data)
+    except (DataError, SettingError):
+        if data is not None:
+            raise
+        return []  # nobody asked for them
     shown: list[ClassDreams] = []
     for level in LEVELS:
         shown = []
@@ -56,6 +51,22 @@ def real_images(group: Group, data: str | None, room: int) -> list[ClassDreams]:
         if sum(len(row.picture) for row in shown) <= room:
             return shown
     return []
+
+
+def _samples(run: RunFacts, data: str | None) -> dict[str, Tensor]:
+    """By class the first training images, bytes (N, C, H, W)."""
+    try:
+        described = DataConfig(**run.config["data"])
+    except (TypeError, ValueError) as error:
+        raise SettingError(f"{run.folder / 'config.yaml'}: data cannot be understood: {error}") from error
+    stream = load_tasks(described, data)
+    found = {}
+    for index in range(len(stream)):
+        train = stream[index].train
+        for label in stream.labels(index):
+            places = (train.labels == label).nonzero().squeeze(1)[: LEVELS[0].images]
+            found[stream.classes[label]] = train.batch(places)[0]
+    return found
 
 
 def _picture(image: Tensor) -> Image.Image:

@@ -5,6 +5,7 @@
   const { charts, matrices } = JSON.parse(document.getElementById("content-data").textContent);
   const drawn = new Map(); // figure -> chart on it
   document.querySelectorAll(".needs-script").forEach((element) => { element.hidden = false; });
+  document.querySelectorAll("details.numbers").forEach((table) => { table.open = false; }); // the charts show the same
 
   // --- colours ---
 
@@ -45,7 +46,7 @@
       const at = series.length;
       const parts = [at];
       series.push({
-        label: line.name, stroke, dash, width: 2, points: { show: spec.count <= 30, size: 6, fill: stroke },
+        label: line.dashed ? `${line.name} (dashed)` : line.name, stroke, dash, width: 2, points: { show: spec.count <= 30, size: 6, fill: stroke },
         value: (u, value, i, k) => {
           if (k == null || value == null || !line.high) return shown(value);
           return `${shown(value)} ± ${shown(line.high[k] - line.mean[k])}`;
@@ -75,7 +76,7 @@
         },
       ],
       cursor: { drag: { x: spec.count > 12, y: false }, points: { size: 8 } },
-      legend: { live: true },
+      legend: { live: true, markers: { width: 0, fill: (u, i) => u.series[i].stroke() } },
       hooks: {
         draw: [(u) => drawMarks(u, spec.marks, ink)],
         setSeries: [(u, index, change) => {
@@ -96,6 +97,7 @@
     ctx.font = `${11 * ratio}px system-ui, sans-serif`;
     ctx.strokeStyle = ctx.fillStyle = ink;
     ctx.textBaseline = "top";
+    ctx.textAlign = "right";
     ctx.setLineDash([3 * ratio, 3 * ratio]);
     let free = -Infinity; // labels do not lie on each other
     for (const mark of marks) {
@@ -105,11 +107,13 @@
       ctx.moveTo(x, bbox.top);
       ctx.lineTo(x, bbox.top + bbox.height);
       ctx.stroke();
-      const wide = ctx.measureText(mark.name).width;
-      if (x > free && x + wide < bbox.left + bbox.width) {
-        ctx.fillText(mark.name, x + 3 * ratio, bbox.top + 2 * ratio);
-        free = x + wide + 10 * ratio;
-      }
+      if (x < free || x + 14 * ratio > bbox.left + bbox.width) continue;
+      free = x + 13 * ratio;
+      ctx.save(); // upwards, beside its line
+      ctx.translate(x + 3 * ratio, bbox.top + 3 * ratio);
+      ctx.rotate(-Math.PI / 2);
+      ctx.fillText(mark.name, 0, 0);
+      ctx.restore();
     }
     ctx.restore();
   }
@@ -192,7 +196,7 @@
       [...table.tBodies[0].rows].forEach((row, after) => [...row.cells].slice(1).forEach((cell, task) => {
         const value = rows[after]?.[task];
         cell.textContent = value == null ? "" : value.toFixed(digits);
-        cell.className = value == null ? "none" : value > 55 ? "high" : "";
+        cell.className = value == null ? "none" : value > 70 ? "high" : value > 57 ? "mid" : "";
         cell.style.setProperty("--share", value ?? 0);
         cell.title = value == null ? "" : `after task ${after + 1}, task ${task + 1}: ${value.toFixed(1)} %`;
       }));
@@ -212,8 +216,13 @@
       if (strips.length && strips.every((strip) => strip.hidden)) grid.hidden = true;
       grid.open = !grid.hidden;
     });
-    picks.forEach((pick) => pick.addEventListener("change", show));
-    show();
+    const none = section.querySelector(".no-dreams");
+    const update = () => {
+      show();
+      none.hidden = [...section.querySelectorAll("details.grid")].some((grid) => !grid.hidden);
+    };
+    picks.forEach((pick) => pick.addEventListener("change", update));
+    update();
   });
 
   // --- light, dark, paper ---
