@@ -22,7 +22,16 @@ from remix.experiments.variants import variant_names
 from remix.learning.metrics import AccuracyMatrix
 from remix.methods import list_methods
 
-__all__ = ["Comparison", "Format", "compare_runs", "format_comparison", "method_rank", "runs_in", "show_files", "show_matrices"]
+__all__ = [
+    "Comparison",
+    "Format",
+    "compare_runs",
+    "format_comparison",
+    "method_rank",
+    "runs_in",
+    "show_files",
+    "show_matrices",
+]
 
 Format = Literal["table", "markdown", "csv", "latex"]
 _PAIRED_ON = "last_accuracy_macro"

@@ -69,7 +69,9 @@ def grid_layout(picture: Image.Image) -> GridLayout | None:
     """The layout that `save_grid` wrote into a picture; None for a picture without one, or with one that is not valid."""
     try:
         note = json.loads(picture.info[_NOTE])
-        rows = tuple(RowLayout(str(row["name"]), tuple(_box(box, picture) for box in row["boxes"])) for row in note["rows"])
+        rows = tuple(
+            RowLayout(str(row["name"]), tuple(_box(box, picture) for box in row["boxes"])) for row in note["rows"]
+        )
         width, height = (int(side) for side in note["size"])
     except (KeyError, TypeError, ValueError):
         return None

@@ -65,7 +65,9 @@ class RunClock:
     @property
     def phase_peak(self) -> int:
         """The same since `turn_to`; where the system cannot tell (not Linux), since the process began."""
-        return _high_water()
+        now = _high_water()
+        self._peak = max(self._peak, now)
+        return now
 
     def _book(self) -> float:
         now = time.perf_counter()

@@ -58,7 +58,12 @@ class RunDirectory:
         if not used:
             return
         if not self.config.is_file():
-            if resume and {file.name for file in self.path.iterdir()} <= {"lock", "checkpoints", "dreams", "tensorboard"}:
+            if resume and {file.name for file in self.path.iterdir()} <= {
+                "lock",
+                "checkpoints",
+                "dreams",
+                "tensorboard",
+            }:
                 return  # killed before it began
             raise RunDirectoryError(f"{self.path} is not empty and holds no run; name another folder: --out DIR")
         if not resume:

@@ -55,7 +55,7 @@ def test_unfinished_runs_do_not_count_in_means(tmp_path, made):
         write_run(tmp_path / "runs" / str(seed), seed=seed, learned=learned, right=80 + 10 * seed)
     page, _ = made(tmp_path / "runs")
     assert "not finished, so not part of the means" in page
-    assert '<dd>77.00<span> %</span></dd>' in page
+    assert "<dd>77.00<span> %</span></dd>" in page
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"matrix": 3}', '{"matrix": {"counts": [1], "correct": []}}'])

@@ -67,7 +67,9 @@ def inked(page, chart: str) -> int:
         """name => {
             const canvas = document.querySelector(`figure[data-chart="${name}"] canvas`);
             if (!canvas) return 0;
-            const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+            const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
+            copy.drawImage(canvas, 0, 0);
+            const { data } = copy.getImageData(0, 0, canvas.width, canvas.height);
             let count = 0;
             for (let i = 3; i < data.length; i += 4) count += data[i] > 0;
             return count;

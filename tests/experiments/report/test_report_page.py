@@ -159,7 +159,7 @@ def test_variants_of_a_method_are_told_apart(tmp_path):
 
 # --- nothing else gets onto it ---
 
-HOSTILE = ["<script>alert(1)</script>", "\"><img src=x onerror=alert(2)>", "</style><b>", "{{ 7 * 7 }}", "a&b'c\u2028"]
+HOSTILE = ["<script>alert(1)</script>", '"><img src=x onerror=alert(2)>', "</style><b>", "{{ 7 * 7 }}", "a&b'c\u2028"]
 
 
 def test_hostile_names_stay_text(tmp_path):

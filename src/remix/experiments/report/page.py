@@ -47,20 +47,24 @@ def render(groups: Sequence[Group], remarks: Sequence[str], data: str | None = N
     parts = [_part(number, group, data, len(groups)) for number, group in enumerate(groups)]
     content = _content(parts)
     library, script = _asset("uPlot.iife.min.js"), _asset("report.js")
-    page = _environment().get_template("page.html").render(
-        title=", ".join(group.name for group in groups),
-        groups=parts,
-        remarks=remarks,
-        metrics=METRICS,
-        version=__version__,
-        date=time.strftime("%Y-%m-%d %H:%M"),
-        styles=Markup(_asset("uPlot.min.css") + _asset("report.css")),
-        library=Markup(library),
-        script=Markup(script),
-        licence=_asset("uPlot-LICENSE.txt"),
-        # Nothing may run on the page but these two scripts, and nothing is fetched, whatever names runs and classes have.
-        hashes=Markup(" ".join(_hash(text) for text in (library, script))),
-        content=Markup(content),
+    page = (
+        _environment()
+        .get_template("page.html")
+        .render(
+            title=", ".join(group.name for group in groups),
+            groups=parts,
+            remarks=remarks,
+            metrics=METRICS,
+            version=__version__,
+            date=time.strftime("%Y-%m-%d %H:%M"),
+            styles=Markup(_asset("uPlot.min.css") + _asset("report.css")),
+            library=Markup(library),
+            script=Markup(script),
+            licence=_asset("uPlot-LICENSE.txt"),
+            # Nothing may run on the page but these two scripts, and nothing is fetched, whatever names runs and classes have.
+            hashes=Markup(" ".join(_hash(text) for text in (library, script))),
+            content=Markup(content),
+        )
     )
     return page.encode("utf-8", "replace").decode()  # names of files may hold what is no text
 

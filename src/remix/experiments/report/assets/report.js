@@ -4,6 +4,7 @@
   const root = document.documentElement;
   const { charts, matrices } = JSON.parse(document.getElementById("content-data").textContent);
   const drawn = new Map(); // figure -> chart on it
+  document.querySelector(".without-script").hidden = true;
   document.querySelectorAll(".needs-script").forEach((element) => { element.hidden = false; });
   document.querySelectorAll("details.numbers").forEach((table) => { table.open = false; }); // the charts show the same
 
