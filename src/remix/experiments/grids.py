@@ -66,7 +66,7 @@ class GridLayout:
 
 
 def grid_layout(picture: Image.Image) -> GridLayout | None:
-    """The layout that `save_grid` wrote into a picture; None for a picture without one, or with one that is not valid."""
+    """The layout that `save_grid` wrote into a picture; None if there is none, or none that is valid."""
     try:
         note = json.loads(picture.info[_NOTE])
         rows = tuple(

@@ -16,6 +16,9 @@ from remix.experiments.run_config import RunConfig, differences
 __all__ = ["RunDirectory", "RunDirectoryError"]
 
 
+_EARLY = {"lock", "checkpoints", "dreams", "tensorboard"}  # what is there before the configuration is
+
+
 class RunDirectoryError(ValueError):
     """A folder that this run must not go into, or that holds no run; the message says why and what to do."""
 
@@ -58,12 +61,7 @@ class RunDirectory:
         if not used:
             return
         if not self.config.is_file():
-            if resume and {file.name for file in self.path.iterdir()} <= {
-                "lock",
-                "checkpoints",
-                "dreams",
-                "tensorboard",
-            }:
+            if resume and {file.name for file in self.path.iterdir()} <= _EARLY:
                 return  # killed before it began
             raise RunDirectoryError(f"{self.path} is not empty and holds no run; name another folder: --out DIR")
         if not resume:

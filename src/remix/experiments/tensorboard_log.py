@@ -31,8 +31,8 @@ class TensorBoardLog:
     It begins anew: the files of an earlier process are replaced, and whoever uses it tells it all events of the run
     from the first on. So nothing stands there twice after an interruption.
 
-    Scalars: ``accuracy`` and ``seconds`` by task, ``training`` by epoch of the run, ``inversion`` by recorded step of the
-    run, ``likelihood`` by task; ``dreams`` are the pictures of a task.
+    Scalars: ``accuracy``, ``likelihood`` and ``seconds`` by task, ``training`` by epoch of the run, ``inversion`` by
+    recorded step of the run; ``dreams`` are the pictures of a task.
 
     Args:
         folder: for TensorBoard's files.

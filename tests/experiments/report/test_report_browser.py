@@ -67,7 +67,8 @@ def inked(page, chart: str) -> int:
         """name => {
             const canvas = document.querySelector(`figure[data-chart="${name}"] canvas`);
             if (!canvas) return 0;
-            const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
+            const copy = new OffscreenCanvas(canvas.width, canvas.height)
+                .getContext("2d", { willReadFrequently: true });
             copy.drawImage(canvas, 0, 0);
             const { data } = copy.getImageData(0, 0, canvas.width, canvas.height);
             let count = 0;

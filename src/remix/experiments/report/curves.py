@@ -69,6 +69,6 @@ def matrices(group: Group) -> list[dict[str, Any]]:
             for step in range(steps)
         ]
         values = {"mean": [[round(value or 0.0, 2) for value in line.mean] for line in mean], **rows}
-        texts = [[text for text in line.texts] for line in mean]
+        texts = [line.texts for line in mean]
         found.append({"name": variant, "seeds": list(known), "values": values, "texts": texts, "steps": steps})
     return found

@@ -61,7 +61,7 @@ def render(groups: Sequence[Group], remarks: Sequence[str], data: str | None = N
             library=Markup(library),
             script=Markup(script),
             licence=_asset("uPlot-LICENSE.txt"),
-            # Nothing may run on the page but these two scripts, and nothing is fetched, whatever names runs and classes have.
+            # Nothing may run on the page but these two scripts, and nothing is fetched, whatever classes are called.
             hashes=Markup(" ".join(_hash(text) for text in (library, script))),
             content=Markup(content),
         )
@@ -162,7 +162,7 @@ def _hash(script: str) -> str:
 
 
 def _asset(name: str) -> str:
-    return files("remix.experiments.report").joinpath("assets", name).read_text("utf-8")
+    return files("remix.experiments.report").joinpath("assets").joinpath(name).read_text("utf-8")
 
 
 @cache

@@ -101,7 +101,8 @@ def last_terms(group: Group, inversion: bool) -> list[LastTerms]:
 
 def _endings(run: RunFacts, task: int, inversion: bool) -> dict[str, Event]:
     if inversion:
-        return {"last step": event for event in run.task("inversion", task)[-1:]}
+        steps = run.task("inversion", task)
+        return {"last step": steps[-1]} if steps else {}
     return {str(event["stage"]): event for event in run.task("epoch", task)}
 
 
