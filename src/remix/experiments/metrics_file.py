@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,6 +105,8 @@ def _valid(event: Any) -> bool:
         return False
     fields = _CONTENT.get(event["event"], {})
     if not all(isinstance(event.get(name), kind) for name, kind in fields.items()):
+        return False
+    if not all(math.isfinite(event[name]) for name in fields if isinstance(event[name], float)):
         return False
     layers = event.get("layers", []) if event["event"] == "likelihood" else []
     terms = event["terms"].values() if "terms" in fields else []

@@ -8,6 +8,9 @@ from written_runs import write_run
 from remix.cli import main
 
 
+MINUTES = '{"matrix": {"counts": [2], "correct": [[1]]}, "minutes": {"dream": NaN}}'
+
+
 @pytest.fixture
 def made(tmp_path, capsys):
     """The page about folders, and what was printed."""
@@ -58,7 +61,9 @@ def test_unfinished_runs_do_not_count_in_means(tmp_path, made):
     assert "<dd>77.00<span> %</span></dd>" in page
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"matrix": 3}', '{"matrix": {"counts": [1], "correct": []}}'])
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"matrix": 3}', MINUTES, '{"matrix": {"counts": [1], "correct": []}}']
+)
 def test_a_half_written_summary_is_an_unfinished_run(tmp_path, made, content):
     run = write_run(tmp_path / "run")
     (run / "summary.json").write_text(content)
@@ -83,6 +88,7 @@ def test_damaged_lines_of_metrics_are_named_and_skipped(tmp_path, made):
         b"not json", b"\xff\xfe", b"[1]", b'{"event": 3}', b'{"event": "epoch", "task": 1}',
         b'{"event": "epoch", "task": 1, "stage": "a", "epoch": 1, "rate": 0.1, "terms": {"x": "<b>"}}',
         b'{"event": "likelihood", "task": 1, "layers": [3]}', b'{"event": "phase", "task"',
+        b'{"event": "phase", "task": 1, "phase": "dream", "seconds": NaN}',
     ]  # fmt: skip
     (run / "metrics.jsonl").write_bytes(b"\n".join([*lines[:2], *bad, *lines[2:]]))
     page, said = made(run)
