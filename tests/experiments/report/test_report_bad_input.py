@@ -7,7 +7,6 @@ from written_runs import write_run
 
 from remix.cli import main
 
-
 MINUTES = '{"matrix": {"counts": [2], "correct": [[1]]}, "minutes": {"dream": NaN}}'
 
 
