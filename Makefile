@@ -19,6 +19,7 @@ demo: $(VENV)/.native  ## learn digits task after task, by fine-tuning and with 
 	@$(BIN)/remix run digits --method finetune --out demo-output/finetune --resume
 	@$(BIN)/remix run digits --method remix --out demo-output/remix --resume
 	@$(BIN)/remix compare demo-output/finetune demo-output/remix --matrices
+	@$(BIN)/remix report demo-output/finetune demo-output/remix --out demo-output/report.html
 
 test: $(VENV)/.native  ## all tests; with REMIX_DATA=folder also those that need real data
 	$(BIN)/python -m pytest -q -rfEs -n auto --maxprocesses=8 $(ARGS)

@@ -72,6 +72,16 @@ def test_every_line_of_metrics_is_an_event(finished):
     results = [event for event in events if event["event"] == "task"]
     assert [len(event["accuracies"]) for event in results] == [1, 2, 3]
     assert results[-1]["peak_bytes"] > 0
+    assert events[0]["event"] == "start"
+    assert events[0]["hardware"]["processor"]
+    steps = [event for event in events if event["event"] == "inversion" and event["task"] == 3]
+    assert steps[-1]["phase"].endswith("refine")
+    assert steps[-1]["step"] == steps[-1]["steps"] == 8
+    assert steps[-1]["terms"].keys() >= {"features", "prior", "loss"}
+    layers = [event["layers"] for event in events if event["event"] == "likelihood"]
+    assert len(layers) == 3
+    assert all(layer["gain"] >= 0 and layer["coordinates"] > 1 for layer in layers[-1])
+    assert all(event["peak_bytes"] > 0 for event in events if event["event"] == "phase")
     phases = [event["phase"] for event in events if event["event"] == "phase" and event["task"] == 2]
     assert phases[:2] == ["prepare", "dream"]
     assert phases[-2:] == ["remember", "evaluate"]

@@ -22,7 +22,16 @@ from remix.experiments.variants import variant_names
 from remix.learning.metrics import AccuracyMatrix
 from remix.methods import list_methods
 
-__all__ = ["Comparison", "Format", "compare_runs", "format_comparison", "show_files", "show_matrices"]
+__all__ = [
+    "Comparison",
+    "Format",
+    "compare_runs",
+    "format_comparison",
+    "method_rank",
+    "runs_in",
+    "show_files",
+    "show_matrices",
+]
 
 Format = Literal["table", "markdown", "csv", "latex"]
 _PAIRED_ON = "last_accuracy_macro"
@@ -73,7 +82,7 @@ def compare_runs(folders: Sequence[str | Path]) -> Comparison:
         RunDirectoryError: if a result cannot be read.
 
     """
-    directories = [found for folder in folders for found in _runs_in(Path(folder))]
+    directories = [found for folder in folders for found in runs_in(Path(folder))]
     unfinished = [str(directory.path) for directory in directories if not directory.finished]
     finished = [directory for directory in directories if directory.finished]
     configs = [directory.read_config() for directory in finished]
@@ -89,14 +98,14 @@ def compare_runs(folders: Sequence[str | Path]) -> Comparison:
         runs.setdefault(key[0], {})[key[1]] = summary
     if not runs:
         raise SettingError(f"there is no finished run in {', '.join(map(str, folders))}")
-    order = sorted(runs, key=_rank)
+    order = sorted(runs, key=method_rank)
     remarks = [f"not finished, left out: {', '.join(unfinished)}"] if unfinished else []
     sorted_runs = {name: dict(sorted(runs[name].items())) for name in order}
     where = tuple(places[name, seed] for name, seeds in sorted_runs.items() for seed in seeds)
     return Comparison(sorted_runs, where, (*remarks, *_inequalities(where)))
 
 
-def _rank(name: str) -> tuple[int, str]:
+def method_rank(name: str) -> tuple[int, str]:
     """Methods as they are listed, then those that are not known here; variants by name."""
     known = list(list_methods())
     method = name.partition(" ")[0]
@@ -171,7 +180,8 @@ def _csv(found: Comparison) -> str:
     return text.getvalue().rstrip("\n")
 
 
-def _runs_in(folder: Path) -> list[RunDirectory]:
+def runs_in(folder: Path) -> list[RunDirectory]:
+    """The run in a folder, or the runs in the folders in it. Raises RunDirectoryError if there is none."""
     if not folder.is_dir():
         raise RunDirectoryError(f"there is no folder {folder}")
     if (folder / "config.yaml").is_file():

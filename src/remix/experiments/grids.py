@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
+from PIL.PngImagePlugin import PngInfo
 from torch import Tensor
 
 from remix.atomic import written_whole
 
-__all__ = ["GridRow", "image_grid", "save_grid"]
+__all__ = ["GridLayout", "GridRow", "RowLayout", "grid_layout", "image_grid", "save_grid"]
 
 _WIDEST = 1800  # pixels for the images of one line
 _LARGEST, _SMALLEST = 224, 64  # side of an image on the page
@@ -21,6 +23,7 @@ _COLUMNS = 16
 _GAP, _MARGIN, _BETWEEN = 4, 20, 18
 _LABEL_WIDTH = 260
 _INK, _GREY = (25, 25, 25), (115, 115, 115)
+_NOTE = "remix-grid"  # name of the text in a PNG that says what stands where
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +39,50 @@ def save_grid(path: str | Path, rows: Sequence[GridRow], title: str = "") -> Non
     """Write `image_grid` as PNG, atomically."""
     picture = image_grid(rows, title)
     with written_whole(path) as file:
-        picture.save(file, format="PNG")
+        picture.save(file, format="PNG", pnginfo=_note(picture))
+
+
+def _note(picture: Image.Image) -> PngInfo:
+    """What `grid_layout` reads, as a text inside the PNG."""
+    note = PngInfo()
+    note.add_text(_NOTE, json.dumps(picture.info[_NOTE]))
+    return note
+
+
+@dataclass(frozen=True)
+class RowLayout:
+    """Where the images of a row stand in a picture: its name and their boxes (left, top, right, bottom)."""
+
+    name: str
+    boxes: tuple[tuple[int, int, int, int], ...]
+
+
+@dataclass(frozen=True)
+class GridLayout:
+    """What stands where in a saved picture: the rows, and the width and height in pixels that an image has itself."""
+
+    size: tuple[int, int]
+    rows: tuple[RowLayout, ...]
+
+
+def grid_layout(picture: Image.Image) -> GridLayout | None:
+    """The layout that `save_grid` wrote into a picture; None if there is none, or none that is valid."""
+    try:
+        note = json.loads(picture.info[_NOTE])
+        rows = tuple(
+            RowLayout(str(row["name"]), tuple(_box(box, picture) for box in row["boxes"])) for row in note["rows"]
+        )
+        width, height = (int(side) for side in note["size"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return GridLayout((width, height), rows) if width > 0 and height > 0 else None
+
+
+def _box(box: Sequence[int], picture: Image.Image) -> tuple[int, int, int, int]:
+    left, top, right, bottom = (int(edge) for edge in box)
+    if not (0 <= left < right <= picture.width and 0 <= top < bottom <= picture.height):
+        raise ValueError(f"the box {box} is not within the picture")
+    return left, top, right, bottom
 
 
 def image_grid(rows: Sequence[GridRow], title: str = "") -> Image.Image:
@@ -69,13 +115,18 @@ def image_grid(rows: Sequence[GridRow], title: str = "") -> Image.Image:
     draw = ImageDraw.Draw(page)
     draw.text((_MARGIN, _MARGIN - 6), title, _GREY, _font(15))
     top = _MARGIN + heading
+    noted = []
     for row, band in zip(rows, bands, strict=True):
         _draw_label(draw, row, top, min(band, size[1]))
+        boxes = []
         for i, image in enumerate(row.images):
             line, column = divmod(i, columns)
             place = (_MARGIN + label_width + column * (size[0] + _GAP), top + line * (size[1] + _GAP))
             page.paste(_picture(image, size), place)
+            boxes.append([*place, place[0] + size[0], place[1] + size[1]])
+        noted.append({"name": row.name, "boxes": boxes})
         top += band + _BETWEEN
+    page.info[_NOTE] = {"size": [width, height], "rows": noted}
     return page
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import platform
-import sys
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +13,17 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from remix._version import __version__
 from remix.atomic import write_text
 from remix.data import TaskStream
 from remix.experiments.grids import GridRow, save_grid
+from remix.experiments.metrics_file import Event, MetricsFile, read_events
 from remix.experiments.overlay import SettingError
 from remix.experiments.run_clock import RunClock
 from remix.experiments.run_config import RunConfig
 from remix.experiments.run_directory import RunDirectory
-from remix.experiments.run_monitor import MetricsFile, RunMonitor
+from remix.experiments.run_likelihood import layer_likelihoods
+from remix.experiments.run_machine import command_line, describe_machine
+from remix.experiments.run_monitor import RunMonitor
 from remix.experiments.run_network import create_network, network_options
 from remix.experiments.run_plan import plan_run
 from remix.experiments.run_state import RunState, Saving
@@ -46,6 +47,7 @@ def execute(
     team: Team | None = None,
     console: Console | None = None,
     saving: Saving | None = None,
+    log: Callable[[Event], None] | None = None,
 ) -> dict[str, Any]:
     """Run, or go on with, what `RunDirectory.check` allowed.
 
@@ -56,6 +58,7 @@ def execute(
         team: device, precision and processes.
         console: where progress is shown.
         saving: how often it is saved.
+        log: told of every event that is written to ``metrics.jsonl``, those of an earlier process included.
 
     Returns:
         the content of ``summary.json``.
@@ -75,7 +78,7 @@ def execute(
         )
     team = team or Team()
     with directory.open(config) if team.first else nullcontext():
-        return _Run(config, stream, directory, team, console or Console(), saving or Saving()).finish()
+        return _Run(config, stream, directory, team, console or Console(), saving or Saving(), log).finish()
 
 
 @dataclass
@@ -86,6 +89,7 @@ class _Run:
     team: Team
     console: Console
     saving: Saving
+    log: Callable[[Event], None] | None
 
     def __post_init__(self) -> None:
         config, directory = self.config, self.directory
@@ -110,11 +114,15 @@ class _Run:
             plan_run(config, self.stream),
             self.console,
             directory.log if self.team.first else nowhere,
-            MetricsFile(directory.metrics if self.team.first else nowhere, told["metrics"]),
+            MetricsFile(directory.metrics if self.team.first else nowhere, told["metrics"], self.log),
             RunClock(told["seconds"], told["processor"], told["peak"]),
             self._inversion_step,
         )
         self.learner.monitor = self.monitor
+        if self.log is not None:
+            for event in read_events(directory.metrics).events:
+                self.log(event)
+        self.monitor.metrics.write("start", tasks=len(self.stream), command=command_line(), **describe_machine())
         if found is not None and told["threads"] != torch.get_num_threads():
             self.monitor.say(
                 f"note: this run began with {told['threads']} thread(s) and goes on with {torch.get_num_threads()}; "
@@ -143,6 +151,7 @@ class _Run:
             if stop.checkpoint is not None and self.team.first:
                 self.state.write_inversion(index, stop.checkpoint)
             raise
+        monitor.likelihood(layer_likelihoods(learner.memory))
         monitor.begin_phase(0, "evaluate")
         self.matrix.add_row(*learner.evaluate_tasks([stream.test(before) for before in range(index + 1)]))
         monitor.end_phase()
@@ -208,9 +217,8 @@ class _Run:
             "minutes_in_all": round(clock.total / 60, 3),
             "processor_minutes": round(clock.processor / 60, 3),
             "peak_memory_mib": round(clock.peak / 2**20),
-            "threads": torch.get_num_threads(),
-            "versions": {"remix": __version__, "torch": torch.__version__, "python": platform.python_version()},
-            "command": " ".join(["remix", *sys.argv[1:]]),
+            **describe_machine(),
+            "command": command_line(),
         }
         if self.team.first:
             write_text(self.directory.summary, json.dumps(summary, indent=2) + "\n")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 
 import torch
 
@@ -34,6 +36,8 @@ class RunClock:
         """From now on the time is that of ``name``; returns the seconds that the last one took at a stretch."""
         spent = self._book()
         self._current = name
+        self._peak = max(self._peak, _high_water())
+        _restart_high_water()
         return spent
 
     @property
@@ -55,8 +59,15 @@ class RunClock:
     @property
     def peak(self) -> int:
         """Highest memory use in bytes: of the process, and of the GPU where there is one."""
-        self._peak = max(self._peak, _resident(), _on_gpu())
+        self._peak = max(self._peak, _high_water())
         return self._peak
+
+    @property
+    def phase_peak(self) -> int:
+        """The same since `turn_to`; where the system cannot tell (not Linux), since the process began."""
+        now = _high_water()
+        self._peak = max(self._peak, now)
+        return now
 
     def _book(self) -> float:
         now = time.perf_counter()
@@ -66,7 +77,21 @@ class RunClock:
         return spent
 
 
+def _high_water() -> int:
+    return max(_resident(), _on_gpu())
+
+
+def _restart_high_water() -> None:
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")  # Linux: the highest memory use counts from now on
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+
+
 def _resident() -> int:
+    with suppress(OSError, StopIteration):  # Linux: getrusage would also tell of the process that started this one
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return 1024 * int(next(line for line in lines if line.startswith("VmHWM:")).split()[1])
     try:
         import resource
     except ImportError:  # Windows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,19 +13,22 @@ from typing import Any
 from rich.console import Console
 
 from remix.data import MissingData, TaskStream, load
+from remix.experiments.metrics_file import read_events
+from remix.experiments.overlay import SettingError
 from remix.experiments.presets import read_preset
 from remix.experiments.run import execute
-from remix.experiments.run_config import RunConfig, build_config, parse_assignments
+from remix.experiments.run_config import DataConfig, RunConfig, build_config, parse_assignments
 from remix.experiments.run_directory import RunDirectory
 from remix.experiments.run_plan import plan_run, show_plan
 from remix.experiments.run_state import Saving
 from remix.experiments.run_tables import result_table
 from remix.experiments.run_team import create_team
+from remix.experiments.tensorboard_log import TensorBoardLog, require_tensorboard
 from remix.inversion import InversionStoppedError
 from remix.learning.metrics import AccuracyMatrix
 from remix.learning.trainer import TrainingStoppedError
 
-__all__ = ["RunOptions", "load_stream", "resolve", "run_command"]
+__all__ = ["RunOptions", "load_stream", "load_tasks", "resolve", "run_command"]
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,11 @@ def resolve(options: RunOptions) -> RunConfig:
 
 def load_stream(config: RunConfig, root: str | None) -> TaskStream:
     """The tasks of a run. Raises DataError."""
-    data = config.data
+    return load_tasks(config.data, root)
+
+
+def load_tasks(data: DataConfig, root: str | None) -> TaskStream:
+    """The tasks that a configuration of data describes. Raises DataError."""
     stream = TaskStream(load(data.name, root), data.tasks, data.order, data.first, data.classes)
     return stream.with_validation(data.validation) if data.validation else stream
 
@@ -83,8 +91,17 @@ def run_command(
     dry_run: bool = False,
     console: Console | None = None,
     saving: Saving | None = None,
+    log: str | None = None,
 ) -> int:
     """Plan, run or go on with a run, and show its result.
+
+    Args:
+        options: what was typed.
+        resume: go on with the run in its folder.
+        dry_run: only show the plan.
+        console: where to show things.
+        saving: how often the run is saved.
+        log: ``"tensorboard"`` to write the numbers for TensorBoard too, also those of a run that is finished.
 
     Returns:
         the status of the command: 0; 1 if the run was stopped by something that happened (a loss that is not finite, a
@@ -96,6 +113,8 @@ def run_command(
     """
     console = console or Console()
     config = resolve(options)
+    if log is not None:
+        _check_log(log)
     if dry_run:
         show_plan(config, plan_run(config, _stream_if_there(config, options.data)), console)
         return 0
@@ -103,6 +122,8 @@ def run_command(
     directory = RunDirectory(options.out or Path("runs") / f"{name}-{config.method}-seed{config.seed}")
     directory.check(config, resume)
     if directory.finished:
+        if log is not None:
+            _log_again(directory)
         console.print(f"{directory.path} is finished; here is its result", soft_wrap=True, highlight=False)
         _show_result(directory, console)
         return 0
@@ -112,7 +133,8 @@ def run_command(
         console = Console(quiet=True)
     again = f"remix run {options.preset} ... --out {directory.path} --resume"
     try:
-        execute(config, stream, directory, team=team, console=console, saving=saving)
+        with _log(log, directory, team.first) as told:
+            execute(config, stream, directory, team=team, console=console, saving=saving, log=told)
     except KeyboardInterrupt:
         return _stopped(console, f"interrupted; what was done is saved. Go on with: {again}", 130)
     except (TrainingStoppedError, InversionStoppedError) as error:
@@ -128,6 +150,22 @@ def run_command(
     if team.first:
         _show_result(directory, console)
     return 0
+
+
+def _check_log(log: str) -> None:
+    if log != "tensorboard":
+        raise SettingError(f"--log must be tensorboard, got {log!r}; metrics.jsonl is always written")
+    require_tensorboard()
+
+
+def _log(log: str | None, directory: RunDirectory, first: bool) -> AbstractContextManager[TensorBoardLog | None]:
+    return TensorBoardLog(directory.tensorboard, directory.dreams) if log is not None and first else nullcontext()
+
+
+def _log_again(directory: RunDirectory) -> None:
+    with TensorBoardLog(directory.tensorboard, directory.dreams) as told:
+        for event in read_events(directory.metrics).events:
+            told(event)
 
 
 def _stream_if_there(config: RunConfig, root: str | None) -> TaskStream | None:

@@ -16,6 +16,9 @@ from remix.experiments.run_config import RunConfig, differences
 __all__ = ["RunDirectory", "RunDirectoryError"]
 
 
+_EARLY = {"lock", "checkpoints", "dreams", "tensorboard"}  # what is there before the configuration is
+
+
 class RunDirectoryError(ValueError):
     """A folder that this run must not go into, or that holds no run; the message says why and what to do."""
 
@@ -24,7 +27,8 @@ class RunDirectory:
     """Where the files of a run are.
 
     ``config.yaml`` every setting; ``metrics.jsonl`` one event per line; ``matrix.csv`` accuracies; ``summary.json`` the
-    result, there when the run is finished; ``log.txt``; ``dreams/``; ``checkpoints/``; ``model.remix`` the classifier.
+    result, there when the run is finished; ``log.txt``; ``dreams/``; ``checkpoints/``; ``model.remix`` the classifier;
+    ``tensorboard/`` if that was asked for.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -37,6 +41,7 @@ class RunDirectory:
         self.model = self.path / "model.remix"
         self.dreams = self.path / "dreams"
         self.checkpoints = self.path / "checkpoints"
+        self.tensorboard = self.path / "tensorboard"
 
     @property
     def finished(self) -> bool:
@@ -56,7 +61,7 @@ class RunDirectory:
         if not used:
             return
         if not self.config.is_file():
-            if resume and {file.name for file in self.path.iterdir()} <= {"lock", "checkpoints", "dreams"}:
+            if resume and {file.name for file in self.path.iterdir()} <= _EARLY:
                 return  # killed before it began
             raise RunDirectoryError(f"{self.path} is not empty and holds no run; name another folder: --out DIR")
         if not resume:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,41 +10,15 @@ from typing import Any
 from rich.console import Console
 
 from remix.experiments.display import Display, duration
+from remix.experiments.metrics_file import MetricsFile
 from remix.experiments.run_clock import RunClock
 from remix.experiments.run_plan import RunPlan
 from remix.inversion import Progress
 from remix.learning.monitor import EpochReport, Monitor
 
-__all__ = ["MetricsFile", "RunMonitor"]
+__all__ = ["RunMonitor"]
 
-
-class MetricsFile:
-    """``metrics.jsonl``: one JSON object per line, appended as things happen.
-
-    Args:
-        path: the file.
-        length: what is beyond so many bytes was written by a process that was killed before it had saved, and goes.
-
-    """
-
-    def __init__(self, path: Path, length: int) -> None:
-        self._file = open(path, "ab")  # noqa: SIM115 (closed with the run)
-        if path.is_file():  # not the null device
-            self._file.truncate(length)
-
-    def write(self, event: str, **values: Any) -> None:
-        """Append one line, to the disk at once. Raises OSError."""
-        self._file.write(json.dumps({"event": event, **values}).encode() + b"\n")
-        self._file.flush()
-
-    @property
-    def length(self) -> int:
-        """In bytes."""
-        return self._file.seek(0, 2)
-
-    def close(self) -> None:
-        """No more lines."""
-        self._file.close()
+_POINTS = 12  # steps of every phase of an inversion that are written down
 
 
 class RunMonitor(Monitor):
@@ -109,6 +82,11 @@ class RunMonitor(Monitor):
             seconds=self.clock.seconds, peak_bytes=self.clock.peak,
         )  # fmt: skip
 
+    def likelihood(self, layers: Sequence[Mapping[str, Any]]) -> None:
+        """How likely the activations of every layer are under what was remembered of them."""
+        if layers:
+            self.metrics.write("likelihood", task=self.task + 1, layers=list(layers))
+
     def close(self) -> None:
         """The files are done with."""
         self.metrics.close()
@@ -135,8 +113,9 @@ class RunMonitor(Monitor):
         spent = time.monotonic() - self._phase_began
         processor = time.process_time() - self._processor_began
         self.metrics.write(
-            "phase", task=self.task + 1, phase=self.phase, seconds=round(spent, 3), processor=round(processor, 3)
-        )
+            "phase", task=self.task + 1, phase=self.phase, seconds=round(spent, 3), processor=round(processor, 3),
+            peak_bytes=self.clock.phase_peak,
+        )  # fmt: skip
         if spent >= 1 and self.phase not in ("prepare", "evaluate"):
             numbers = "  ".join(f"{name} {value:.3g}" for name, value in self._terms.items())
             self.say(f"  {self.phase}: {duration(spent)}  {numbers}".rstrip())
@@ -150,12 +129,17 @@ class RunMonitor(Monitor):
         return time.monotonic() - self._phase_began
 
     def inversion(self, progress: Progress) -> None:
-        """Show the step; maybe save."""
+        """Show the step, write down some of them; maybe save."""
         step = progress.step
         share = (progress.number + (step.step + 1) / step.steps) / progress.phases
         self._terms = {**step.values, "loss": step.loss}
         what = f"dream, {progress.phase}, step {step.step + 1} of {step.steps}"
         self._show(what, share * self.plan.tasks[self.task].dream_work)
+        if step.step % -(-step.steps // _POINTS) == 0 or step.step == step.steps - 1:
+            self.metrics.write(
+                "inversion", task=self.task + 1, phase=progress.phase, number=progress.number + 1,
+                phases=progress.phases, step=step.step + 1, steps=step.steps, rate=step.rate, terms=dict(self._terms),
+            )  # fmt: skip
         self._on_inversion(progress, self._phase_began)
 
     def batch(self, done: int, count: int) -> None:

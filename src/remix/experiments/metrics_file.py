@@ -1,0 +1,116 @@
+"""``metrics.jsonl``: everything that happened in a run, one JSON object per line."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Event", "Events", "MetricsFile", "read_events"]
+
+Event = Mapping[str, Any]
+
+# What an event of each kind must have, for a reader to rely on. More may be there, and other kinds.
+_CONTENT: dict[str, dict[str, type | tuple[type, ...]]] = {
+    "start": {"command": str, "versions": dict, "hardware": dict},
+    "epoch": {"task": int, "stage": str, "epoch": int, "rate": (int, float), "terms": dict},
+    "inversion": {"task": int, "phase": str, "number": int, "step": int, "terms": dict},
+    "phase": {"task": int, "phase": str, "seconds": (int, float)},
+    "task": {"task": int, "accuracies": list, "accuracy_macro": (int, float), "accuracy_micro": (int, float)},
+    "likelihood": {"task": int, "layers": list},
+}
+
+
+class MetricsFile:
+    """The file while a run writes it: lines are appended as things happen.
+
+    Args:
+        path: the file.
+        length: what is beyond so many bytes was written by a process that was killed before it had saved, and goes.
+        also: told of every event, besides.
+
+    """
+
+    def __init__(self, path: Path, length: int, also: Callable[[Event], None] | None = None) -> None:
+        self._file = open(path, "ab")  # noqa: SIM115 (closed with the run)
+        self._also = also
+        if path.is_file():  # not the null device
+            self._file.truncate(length)
+
+    def write(self, event: str, **values: Any) -> None:
+        """Append one line, to the disk at once. Raises OSError."""
+        content = {"event": event, **values}
+        self._file.write(json.dumps(content).encode() + b"\n")
+        self._file.flush()
+        if self._also is not None:
+            self._also(content)
+
+    @property
+    def length(self) -> int:
+        """In bytes."""
+        return self._file.seek(0, 2)
+
+    def close(self) -> None:
+        """No more lines."""
+        self._file.close()
+
+
+@dataclass(frozen=True)
+class Events:
+    """What was read of a file: the events in their order, and a sentence for every line that could not be read."""
+
+    events: tuple[Event, ...]
+    damages: tuple[str, ...]
+
+    def of(self, kind: str) -> list[Event]:
+        """The events of one kind."""
+        return [event for event in self.events if event["event"] == kind]
+
+
+def read_events(path: Path, length: int | None = None) -> Events:
+    """Read a file of metrics; a line that is no event is named and skipped.
+
+    Args:
+        path: the file; one that does not exist has no events.
+        length: read only so many bytes.
+
+    Raises:
+        OSError: if it is there and cannot be read.
+
+    """
+    try:
+        content = path.read_bytes()[:length]
+    except FileNotFoundError:
+        return Events((), ())
+    events, damages = [], []
+    for number, line in enumerate(content.split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            event = json.loads(line)
+        except ValueError:
+            event = None
+        if _valid(event):
+            events.append(event)
+        else:
+            damages.append(f"{path}, line {number}: damaged, skipped")
+    return Events(tuple(events), tuple(damages))
+
+
+def _valid(event: Any) -> bool:
+    if not isinstance(event, dict) or not isinstance(event.get("event"), str):
+        return False
+    fields = _CONTENT.get(event["event"], {})
+    if not all(isinstance(event.get(name), kind) for name, kind in fields.items()):
+        return False
+    if not all(math.isfinite(event[name]) for name in fields if isinstance(event[name], float)):
+        return False
+    layers = event.get("layers", []) if event["event"] == "likelihood" else []
+    terms = event["terms"].values() if "terms" in fields else []
+    return all(isinstance(value, int | float) for value in terms) and all(
+        isinstance(layer, dict) and isinstance(layer.get("layer"), str) and isinstance(layer.get("gain"), int | float)
+        for layer in layers
+    )

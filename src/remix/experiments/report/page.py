@@ -1,0 +1,171 @@
+"""The page itself: everything of all groups in one text of HTML."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import time
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from remix._version import __version__
+from remix.experiments.report.charts import Chart
+from remix.experiments.report.costs import phase_costs, seconds_chart
+from remix.experiments.report.curves import accuracy_chart, forgetting_chart, matrices, new_and_old_chart
+from remix.experiments.report.dreams import show_dreams
+from remix.experiments.report.facts import run_rows, variant_facts
+from remix.experiments.report.groups import Group
+from remix.experiments.report.likelihoods import likelihood_charts, likelihood_table
+from remix.experiments.report.real_images import real_images
+from remix.experiments.report.terms import inversion_charts, last_terms, training_charts
+from remix.experiments.run_tables import METRICS
+
+__all__ = ["render"]
+
+_FOR_DREAMS, _FOR_REAL, _FOR_CHARTS = 2_400_000, 600_000, 1_000_000  # letters of all groups together
+_POINTS = (400, 100, 40, 12)  # of a curve, until there is room for all of them
+
+
+def render(groups: Sequence[Group], remarks: Sequence[str], data: str | None = None) -> str:
+    """The page about these runs.
+
+    Args:
+        groups: the runs.
+        remarks: about all of them.
+        data: folder of data sets, to show real images.
+
+    Raises:
+        DataError, SettingError: as `real_images`.
+
+    """
+    parts = [_part(number, group, data, len(groups)) for number, group in enumerate(groups)]
+    content = _content(parts)
+    library, script = _asset("uPlot.iife.min.js"), _asset("report.js")
+    page = (
+        _environment()
+        .get_template("page.html")
+        .render(
+            title=", ".join(group.name for group in groups),
+            groups=parts,
+            remarks=remarks,
+            metrics=METRICS,
+            version=__version__,
+            date=time.strftime("%Y-%m-%d %H:%M"),
+            styles=Markup(_asset("uPlot.min.css") + _asset("report.css")),
+            library=Markup(library),
+            script=Markup(script),
+            licence=_asset("uPlot-LICENSE.txt"),
+            # Nothing may run on the page but these two scripts, and nothing is fetched, whatever classes are called.
+            hashes=Markup(" ".join(_hash(text) for text in (library, script))),
+            content=Markup(content),
+        )
+    )
+    return page.encode("utf-8", "replace").decode()  # names of files may hold what is no text
+
+
+def _part(number: int, group: Group, data: str | None, groups: int) -> dict[str, Any]:
+    dreams = show_dreams(group, _FOR_DREAMS // groups)
+    real = real_images(group, data, _FOR_REAL // groups)
+    over_tasks = {
+        "accuracy": accuracy_chart(group),
+        "forgetting": forgetting_chart(group),
+        "new": new_and_old_chart(group),
+    }
+    chosen = {
+        "training": training_charts(group),
+        "inversion": inversion_charts(group),
+        "likelihood": likelihood_charts(group),
+    }
+    seconds = seconds_chart(group)
+    single = {**over_tasks, **({"seconds": seconds} if seconds else {})}
+    charts: dict[str, dict[str, Chart]] = {f"{name}-{number}": {"": chart} for name, chart in single.items()}
+    charts |= {f"{name}-{number}": plots for name, plots in chosen.items()}
+    return {
+        "number": number,
+        "group": group,
+        "names": list(group.variants),
+        "results": _results(group),
+        "sentences": group.comparison.sentences() if group.comparison else [],
+        "over_tasks": over_tasks,
+        "seconds": seconds,
+        "choices": {name: _choices(plots, group) for name, plots in chosen.items()},
+        "training_ends": last_terms(group, inversion=False),
+        "inversion_ends": last_terms(group, inversion=True),
+        "likelihoods": likelihood_table(group),
+        "matrices": matrices(group),
+        "dreams": dreams,
+        "dreamers": list(dict.fromkeys((grid.method, grid.name) for grid in dreams.tasks)),
+        "real": {row.name: (i, row) for i, row in enumerate(real)},
+        "costs": phase_costs(group),
+        "runs": run_rows(group),
+        "facts": variant_facts(group),
+        "charts": charts,
+    }
+
+
+def _content(parts: Sequence[dict[str, Any]]) -> str:
+    """What the script draws, as JSON; curves with fewer points where there would be too much of it."""
+    text = ""
+    for most in _POINTS:
+        charts = {
+            name: {key: chart.to_plain(most) for key, chart in plots.items()}
+            for part in parts
+            for name, plots in part["charts"].items()
+        }
+        text = _inert({"charts": charts, "matrices": [part["matrices"] for part in parts]})
+        if len(text) <= _FOR_CHARTS:
+            break
+    return text
+
+
+def _results(group: Group) -> list[dict[str, Any]]:
+    """The headline numbers of every method with finished runs, as texts."""
+    found = group.comparison
+    if found is None:
+        return []
+    return [
+        {
+            "name": name,
+            "seeds": " ".join(map(str, runs)),
+            "numbers": [str(found.spread(name, metric) or "") for metric in METRICS],
+            "tested_on": ", ".join(dict.fromkeys(str(run.get("tested_on", "test")) for run in runs.values())),
+        }
+        for name, runs in found.summaries.items()
+    ]
+
+
+def _choices(plots: dict[str, Any], group: Group) -> dict[str, list[tuple[str, str]]]:
+    """Methods and tasks that a chart can be chosen by: pairs of key and name."""
+    names = list(group.variants)
+    methods = list(dict.fromkeys(key.split("|")[0] for key in plots if "|" in key))
+    tasks = sorted({int(key.split("|")[-1]) for key in plots})
+    return {
+        "method": [(key, names[int(key)]) for key in methods],
+        "task": [(str(task), f"task {task}") for task in tasks],
+    }
+
+
+def _inert(content: Any) -> str:
+    """JSON that no HTML parser takes for anything else."""
+    text = json.dumps(content, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _hash(script: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+
+
+def _asset(name: str) -> str:
+    return files("remix.experiments.report").joinpath("assets").joinpath(name).read_text("utf-8")
+
+
+@cache
+def _environment() -> Environment:
+    loader = PackageLoader("remix.experiments.report", "assets")
+    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
