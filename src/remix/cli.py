@@ -16,6 +16,7 @@ from typing import Literal
 from remix.command_line import build_parser
 from remix.dream_commands import dream, measure
 from remix.learn_commands import learn
+from remix.experiments.reproduce_command import reproduce
 from remix.model_commands import audit, evaluate, export, inspect, predict
 from remix.run_commands import compare, report, run, sweep
 
@@ -131,6 +132,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "report": report,
     "measure": measure,
     "dream": dream,
+    "reproduce": reproduce,
     "data": data,
     "datasets": datasets,
     "methods": methods,
