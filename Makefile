@@ -21,18 +21,18 @@ demo: $(VENV)/.native  ## learn digits task after task, by fine-tuning and with 
 	@$(BIN)/remix compare demo-output/finetune demo-output/remix --matrices
 	@$(BIN)/remix report demo-output/finetune demo-output/remix --out demo-output/report.html
 
-test: $(VENV)/.native  ## all tests; with REMIX_DATA=folder also those that need real data
+test: $(VENV)/.test $(VENV)/.native  ## all tests; with REMIX_DATA=folder also those that need real data
 	$(BIN)/python -m pytest -q -rfEs -n auto --maxprocesses=8 $(ARGS)
 
 bench: $(VENV)/.bench $(VENV)/.native  ## speed and memory against other libraries
 	$(BIN)/python -m benchmarks $(ARGS)
 
-lint: $(VENV)/.native  ## ruff and mypy
+lint: $(VENV)/.lint $(VENV)/.native  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: $(VENV)/.native  ## let ruff lay out the code
+format: $(VENV)/.lint $(VENV)/.native  ## let ruff lay out the code
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
@@ -49,10 +49,10 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 10) or sys.exit("REMIX needs Python 3.10 or newer, and $(PYTHON) is " + sys.version.split()[0] + ". Name another one: make PYTHON=python3.12 setup")'
 	@$(PYTHON) -m venv $(VENV) || { echo "$(PYTHON) cannot make a virtual environment. On Debian and Ubuntu: apt install python3-venv"; exit 1; }
 	$(INSTALL) setuptools
-	$(INSTALL) -e '.[test,lint]'
+	$(INSTALL) -e .
 	@touch $@
 
-$(VENV)/.bench $(VENV)/.docs: $(VENV)/.installed
+$(VENV)/.test $(VENV)/.lint $(VENV)/.bench $(VENV)/.docs: $(VENV)/.installed
 	$(INSTALL) -e '.[$(subst .,,$(notdir $@))]'
 	@touch $@
 
