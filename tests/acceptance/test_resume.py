@@ -16,6 +16,7 @@ from remix.experiments.run_command import run_command
 from remix.experiments.run_monitor import RunMonitor
 from remix.experiments.run_state import RunState, Saving
 from remix.inversion import Checkpoint
+from remix.learning.model_file import KIND, VERSION
 from remix.statistics import read_file
 
 ALWAYS = Saving(epochs=0.0, phase=0.0, inversion=0.0)
@@ -55,7 +56,7 @@ def unbroken(tmp_path_factory):
 
 def result(out: Path) -> tuple[bytes, dict[str, bytes]]:
     """The matrix, and every weight and statistic of the model, as bytes."""
-    tensors, _ = read_file(out / "model.remix", "model", 1)
+    tensors, _ = read_file(out / "model.remix", KIND, VERSION)
     return (out / "matrix.csv").read_bytes(), {name: tensor.numpy().tobytes() for name, tensor in tensors.items()}
 
 
