@@ -7,13 +7,14 @@ linear time after one sort, for up to a million dimensions.
 from remix.laplace import kl  # noqa: F401 (registers the divergences with torch.distributions)
 from remix.laplace.basis import Dct2
 from remix.laplace.covariance import LaplaceCovariance
-from remix.laplace.fitting import FitReport, FrobeniusRecipe, fit, fit_covariance
+from remix.laplace.fitting import FitReport, FitStep, FrobeniusRecipe, fit, fit_covariance
 from remix.laplace.merging import merge
 from remix.laplace.normal import LaplaceNormal
 
 __all__ = [
     "Dct2",
     "FitReport",
+    "FitStep",
     "FrobeniusRecipe",
     "LaplaceCovariance",
     "LaplaceNormal",

@@ -239,3 +239,20 @@ def test_bad_input(x, options, message):
 def test_bad_matrix(matrix, options, message):
     with pytest.raises(ValueError, match=message):
         fit_covariance(matrix, **options)
+
+
+def test_trace_shows_every_step_up_to_the_result(model):
+    x = model(30, dtype=torch.float32).rsample((600,), generator=torch.Generator().manual_seed(4))
+    seen = []
+    normal = fit(x, trace=seen.append)
+    assert [s.step for s in seen] == list(range(seen[-1].steps + 1))
+    last = seen[-1].normal()
+    assert torch.equal(last.weight, normal.weight)
+    values = [float(s.normal().log_prob(x).mean()) for s in (seen[0], seen[-1])]
+    assert values[0] < values[1]
+    del seen[:]
+    recipe = FrobeniusRecipe(steps=5)
+    normal = fit(x, "frobenius", recipe=recipe, trace=lambda s: seen.append((s.step, s.steps, s.normal())))
+    assert [(step, steps) for step, steps, _ in seen] == [(step, 5) for step in range(6)]
+    assert torch.equal(seen[0][2].weight, torch.full((30,), 0.1))
+    assert torch.equal(seen[-1][2].coord, normal.coord)

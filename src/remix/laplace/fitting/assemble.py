@@ -13,6 +13,7 @@ from remix.laplace.basis import Dct2
 from remix.laplace.covariance import LaplaceCovariance
 from remix.laplace.fitting.frobenius import frobenius_error
 from remix.laplace.fitting.likelihood import SMALLEST_PHI, Chain
+from remix.laplace.fitting.passes import Passes
 from remix.laplace.fitting.prepare import Rows, Standardised, multiply_rows
 from remix.laplace.normal import LaplaceNormal
 
@@ -59,7 +60,9 @@ def covariance_of(chain: Chain, variance: Tensor) -> tuple[Tensor, Tensor, Tenso
     return variance * (1 - loading) * (1 + loading), variance.sqrt() * loading, coord
 
 
-def distribution(chain: Chain, variance: Tensor, loc: Tensor, basis: Dct2 | None, source: Rows) -> LaplaceNormal:
+def distribution(
+    chain: Chain, variance: Tensor, loc: Tensor, basis: Dct2 | None, source: Rows | Passes
+) -> LaplaceNormal:
     """The `LaplaceNormal` of a chain, in the dtype and on the device of the data."""
     diag, weight, coord = (v.to(source.device, source.dtype) for v in covariance_of(chain, variance))
     return LaplaceNormal(loc.to(source.device, source.dtype), LaplaceCovariance(diag, weight, coord), basis)

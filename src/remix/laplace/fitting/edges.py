@@ -17,6 +17,7 @@ __all__ = ["Edges", "all_pairs", "correlations", "frequency_edges", "likely_near
 STATIONARY_ROWS = 100.0  # weight of the stationary correlation, in rows
 FREQUENCY_ROWS = 20.0  # the same between frequencies, where correlations differ more
 _MOST_EDGES = 12_000_000
+_MOST_LIKELY = 18_000_000
 
 
 @dataclass
@@ -127,9 +128,11 @@ def likely_nearest(data: Standardised, count: int, seed: int, trees: int = 6, le
     """Strongly correlated pairs without looking at all, by random projection trees; O(trees D (leaf + log D) N).
 
     Every tree halves the units again and again at the median of |<u, direction>| for a random direction (the magnitude:
-    units of opposite sign belong together), and compares those that end in one leaf.
+    units of opposite sign belong together), and compares those that end in one leaf. From 250,000 units on fewer than
+    ``count`` of each leaf are taken (but three), so that the edges do not outgrow the data.
     """
     size = data.u.shape[0]
+    count = min(count, max(3, _MOST_LIKELY // (trees * size)))
     generator = torch.Generator().manual_seed(seed)
     leaves = 2 ** max(0, round(math.log2(size / leaf)))
     parts = []
@@ -150,8 +153,9 @@ def likely_nearest(data: Standardised, count: int, seed: int, trees: int = 6, le
             if near > 0:
                 rows = data.u[units]
                 best = _largest((rows @ rows.T).fill_diagonal_(0), near)
-                parts.append((units.repeat_interleave(near), units[best].reshape(-1)))
-    start, stop = (torch.cat(ends).to(torch.int32) for ends in zip(*parts, strict=True))
+                both = (units.repeat_interleave(near), units[best].reshape(-1))
+                parts.append(tuple(ends.to(torch.int32) for ends in both))
+    start, stop = (torch.cat(ends) for ends in zip(*parts, strict=True))
     return Edges(start, stop, correlations(data, start, stop))
 
 

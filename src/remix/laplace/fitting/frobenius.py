@@ -12,7 +12,15 @@ from torch import Tensor
 from remix.laplace import kernels
 from remix.laplace.fitting.library import call, library, threads
 
-__all__ = ["FrobeniusRecipe", "descend", "frobenius_error", "frobenius_terms"]
+__all__ = [
+    "FrobeniusRecipe",
+    "Parameters",
+    "descend",
+    "descend_batches",
+    "frobenius_error",
+    "frobenius_terms",
+    "shuffled",
+]
 
 
 def frobenius_terms(
@@ -119,24 +127,56 @@ class FrobeniusRecipe:
         return FrobeniusRecipe(steps, 0.01, 0.12, batch_size, lambda done: 0.9 * (1 - done) ** 2 + 0.28)
 
 
-def descend(v: Tensor, recipe: FrobeniusRecipe, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """(diag, weight, coord) of the recipe for centred feature-major rows v (D, N)."""
-    size, rows = v.shape
-    raw = torch.zeros(size, dtype=v.dtype)
-    weight = torch.full((size,), 0.1, dtype=v.dtype)
-    coord = torch.linspace(-1, 1, size, dtype=v.dtype)
+Parameters = tuple[Tensor, Tensor, Tensor]
+
+
+def descend(
+    v: Tensor,
+    recipe: FrobeniusRecipe,
+    generator: torch.Generator,
+    watch: Callable[[int, Parameters], None] | None = None,
+) -> Parameters:
+    """(diag, weight, coord) of the recipe for centred feature-major rows v (D, N); ``watch`` as `descend_batches`."""
+    whole = None if recipe.batch_size and recipe.batch_size < v.shape[1] else v.square().sum(1)
+
+    def batches() -> Iterator[tuple[Tensor, Tensor]]:
+        for index in shuffled(v.shape[1], recipe.batch_size, generator):
+            part = v if index is None else v[:, index]
+            yield part, part.square().sum(1) if whole is None else whole
+
+    return descend_batches(batches(), v.shape[0], v.dtype, recipe, watch)
+
+
+def descend_batches(
+    batches: Iterator[tuple[Tensor, Tensor]],
+    size: int,
+    dtype: torch.dtype,
+    recipe: FrobeniusRecipe,
+    watch: Callable[[int, Parameters], None] | None = None,
+) -> Parameters:
+    """(diag, weight, coord) of the recipe for an endless run of batches.
+
+    A batch is centred feature-major rows (D, n) and their sums of squares (D,). ``watch`` is called before the first
+    step (0) and after every one, with the parameters at that moment.
+    """
+    raw = torch.zeros(size, dtype=dtype)
+    weight = torch.full((size,), 0.1, dtype=dtype)
+    coord = torch.linspace(-1, 1, size, dtype=dtype)
     groups = [{"params": [raw, weight], "lr": recipe.lr}, {"params": [coord], "lr": recipe.coord_lr}]
     optimiser = torch.optim.Adam(groups)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimiser, lambda step: recipe.schedule(step / recipe.steps) if recipe.schedule else 1.0
     )
-    batches = _batches(rows, recipe.batch_size, generator)
-    ones, whole = torch.ones(size, 1, dtype=v.dtype), v.square().sum(1)
-    for _ in range(recipe.steps):
-        index = next(batches)
-        part = v if index is None else v[:, index]
-        squares = whole if index is None else part.square().sum(1)
-        diag = torch.nn.functional.softplus(raw) + recipe.floor
+
+    def present() -> Parameters:
+        return torch.nn.functional.softplus(raw) + recipe.floor, weight, coord
+
+    ones = torch.ones(size, 1, dtype=dtype)
+    for step in range(recipe.steps):
+        if watch is not None:
+            watch(step, present())
+        part, squares = next(batches)
+        diag, *_ = present()
         order = torch.argsort(coord, stable=True)
         energy = weight.square()
         _, energy_bar, twice_bar = frobenius_terms(ones, energy, 2 * coord, order)
@@ -147,10 +187,13 @@ def descend(v: Tensor, recipe: FrobeniusRecipe, generator: torch.Generator) -> t
         coord.grad = (2 * twice_bar - share * coord_bar) / size
         optimiser.step()
         schedule.step()
-    return torch.nn.functional.softplus(raw) + recipe.floor, weight, coord
+    if watch is not None:
+        watch(recipe.steps, present())
+    return present()
 
 
-def _batches(rows: int, size: int | None, generator: torch.Generator) -> Iterator[Tensor | None]:
+def shuffled(rows: int, size: int | None, generator: torch.Generator) -> Iterator[Tensor | None]:
+    """Endless batches of row numbers, without replacement within an epoch; None where a batch is all rows."""
     while True:
         if size is None or size >= rows:
             yield None

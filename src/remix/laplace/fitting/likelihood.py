@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -14,7 +16,7 @@ from remix.laplace.fitting.library import call, library, threads
 from remix.laplace.fitting.optimise import Vector, minimise
 from remix.laplace.fitting.prepare import Standardised
 
-__all__ = ["SMALLEST_PHI", "Chain", "ChainData", "factorise", "maximise"]
+__all__ = ["SMALLEST_PHI", "Chain", "ChainData", "Sweeps", "factorise", "maximise"]
 
 SMALLEST_PHI = 1e-3
 PHI_RANGE = 1 - SMALLEST_PHI
@@ -84,11 +86,27 @@ class ChainData:
         return (forms + float(logdet)) / 2
 
 
-def maximise(data: ChainData, chain: Chain, steps: int, tolerance: float = 1e-7) -> float:
+class Sweeps(Protocol):
+    """Rows whose likelihood under a chain of fixed order can be asked for."""
+
+    size: int
+    largest: Tensor
+
+    def nll(self, loading: Tensor, phi: Tensor) -> tuple[float, Tensor, Tensor]:
+        """Mean over rows of the negative log-likelihood without 2 pi, and its gradients, (D,)."""
+
+
+def maximise(
+    data: Sweeps,
+    chain: Chain,
+    steps: int,
+    tolerance: float = 1e-7,
+    watch: Callable[[Chain], None] | None = None,
+) -> float:
     """Maximum likelihood in (loading, phi) from the values of ``chain``, changed in place; order fixed.
 
-    The search runs in atanh(loading) and logit(phi), where there are no bounds. Returns the mean negative
-    log-likelihood reached.
+    The search runs in atanh(loading) and logit(phi), where there are no bounds. ``watch`` is given a copy of the chain
+    after every step. Returns the mean negative log-likelihood reached.
     """
     size = data.size
     largest = data.largest.numpy()
@@ -105,12 +123,18 @@ def maximise(data: ChainData, chain: Chain, steps: int, tolerance: float = 1e-7)
         gradient[size:] = phi_bar.numpy() * PHI_RANGE * share * (1 - share)
         return value, gradient
 
+    def chain_at(point: Vector) -> Chain:
+        loading, phi = natural(point)
+        phi[0] = 0.0
+        return Chain(chain.order.clone(), torch.from_numpy(loading), torch.from_numpy(phi))
+
     ratio = (chain.loading.numpy() / np.maximum(largest, 1e-12)).clip(-0.999, 0.999)
     share = ((chain.phi.numpy() - SMALLEST_PHI) / PHI_RANGE).clip(1e-3, 1 - 1e-4)
-    found = minimise(objective, np.concatenate([np.arctanh(ratio), logit(share)]), steps, tolerance)
-    loading, phi = natural(found.point)
-    phi[0] = 0.0
-    chain.loading, chain.phi = torch.from_numpy(loading), torch.from_numpy(phi)
+    start = np.concatenate([np.arctanh(ratio), logit(share)])
+    seen = None if watch is None else lambda point: watch(chain_at(point))
+    found = minimise(objective, start, steps, tolerance, watch=seen)
+    best = chain_at(found.point)
+    chain.loading, chain.phi = best.loading, best.phi
     return found.value
 
 

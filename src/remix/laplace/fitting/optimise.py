@@ -71,11 +71,12 @@ def minimise(
     tolerance: float = 1e-7,
     first_step: float = 0.1,
     memory: int = 6,
+    watch: Callable[[Vector], None] | None = None,
 ) -> Minimum:
     """Minimise ``objective`` (point -> value, gradient) from ``start``.
 
     Stops after ``steps`` steps, or when two successive steps gain less than ``tolerance`` relative to |value| (at least
-    1). ``first_step`` is the largest change of any variable in the first step.
+    1). ``first_step`` is the largest change of any variable in the first step. ``watch`` sees the point after each.
     """
     point = start.copy()
     value, gradient = objective(point)
@@ -101,6 +102,8 @@ def minimise(
         gain = value - trial_value
         pairs.add(trial - point, trial_gradient - gradient)
         point, value, gradient = trial, trial_value, trial_gradient
+        if watch is not None:
+            watch(point)
         small = small + 1 if gain <= tolerance * max(1.0, abs(value)) else 0
         if small == 2:
             return Minimum(point, value, step + 1)

@@ -16,15 +16,22 @@ from remix.laplace.basis import Dct2
 from remix.laplace.fitting.library import single_thread
 
 __all__ = [
+    "Array",
     "Data",
     "Layout",
     "Rows",
     "Standardised",
     "apply",
     "centred",
+    "check_finite",
     "diagonal_log_likelihood",
+    "diagonal_variance",
     "from_covariance",
+    "independent_log_likelihood",
+    "independent_nll",
+    "joined",
     "pseudo_rows",
+    "settle",
     "standardise",
 ]
 
@@ -41,23 +48,22 @@ class Rows:
     """N rows of D features, read a block of columns at a time in the dtype that computes.
 
     Args:
-        x: (N, D) floating tensor (any device, strides), (N, D) numpy array or memory map, or an iterable of such
-            batches.
+        x: (N, D) floating tensor (any device, strides), or (N, D) numpy array or memory map.
+
+        fewest: rows that there must be.
 
     Raises:
-        ValueError: not two-dimensional, not floating, empty, or fewer than two rows.
+        ValueError: not two-dimensional, not floating, empty, or fewer rows.
     """
 
-    def __init__(self, x: Data) -> None:
-        if not isinstance(x, Tensor | np.ndarray):
-            x = _concatenate(x)
+    def __init__(self, x: Tensor | Array, fewest: int = 2) -> None:
         if x.ndim != 2:
             raise ValueError(f"x must be (rows, features), got shape {tuple(x.shape)}; flatten feature maps first")
         floating = x.is_floating_point() if isinstance(x, Tensor) else np.issubdtype(x.dtype, np.floating)
         if not floating:
             raise ValueError(f"x must hold floating-point numbers, got {x.dtype}; convert it with .float()")
-        if x.shape[0] < 2 or x.shape[1] < 1:
-            raise ValueError(f"x must have at least 2 rows and 1 feature, got shape {tuple(x.shape)}")
+        if x.shape[0] < fewest or x.shape[1] < 1:
+            raise ValueError(f"x must have at least {fewest} rows and 1 feature, got shape {tuple(x.shape)}")
         self.x = x
         self.rows, self.dim = int(x.shape[0]), int(x.shape[1])
         wide = x.dtype in (torch.float64, np.float64)
@@ -74,12 +80,8 @@ class Rows:
         return torch.from_numpy(np.array(rows)).to(self.dtype)
 
 
-def _concatenate(batches: Iterable[Tensor | Array]) -> Tensor:
-    try:
-        parts = [torch.as_tensor(batch) for batch in batches]
-    except TypeError as error:
-        kind = type(batches).__name__
-        raise ValueError(f"x must be a tensor, an array or an iterable of batches, got {kind}") from error
+def joined(parts: list[Tensor]) -> Tensor:
+    """Batches (n, D) as one tensor. Raises ValueError if there are none, or their shapes do not fit together."""
     if not parts:
         raise ValueError("x is an iterable without any batch; expected at least one of shape (rows, features)")
     if any(part.ndim != 2 or part.shape[1] != parts[0].shape[1] for part in parts):
@@ -116,16 +118,38 @@ def standardise(source: Rows, index: Tensor | None, layout: Layout | None, basis
     """
     u, mean, variance, fourth = centred(source, index, basis)
     rows = source.rows if index is None else int(index.shape[0])
-    if not torch.isfinite(variance).all():
-        bad = int((~torch.isfinite(variance)).nonzero()[0])
-        raise ValueError(f"x must be finite; feature {bad} contains NaN or infinite values (or overflows when squared)")
-    constant = _constant(variance, mean, source.dtype)
+    variance, constant, largest = settle(variance, fourth, mean, rows, source.dtype, layout, basis is not None)
+    multiply_rows(u, torch.where(constant, 0.0, variance.rsqrt()))
+    return Standardised(u, rows, mean, variance, constant, largest, rows)
+
+
+def settle(
+    variance: Tensor,
+    fourth: Tensor,
+    mean: Tensor,
+    rows: int,
+    dtype: torch.dtype,
+    layout: Layout | None,
+    frequencies: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """From raw central moments (D,) of ``rows`` rows to shrunk variance, constant and largest as in `Standardised`.
+
+    Raises:
+        ValueError: NaN or infinite entries, or all rows equal.
+    """
+    check_finite(variance)
+    constant = _constant(variance, mean, dtype)
     if bool(constant.all()):
         raise ValueError("x must have at least 2 distinct rows: no feature varies")
     largest = largest_loading(variance, fourth, constant, rows)
-    variance = shrunk_variance(variance, constant, rows, layout, basis is not None)
-    multiply_rows(u, torch.where(constant, 0.0, variance.rsqrt()))
-    return Standardised(u, rows, mean, variance, constant, largest, rows)
+    return shrunk_variance(variance, constant, rows, layout, frequencies), constant, largest
+
+
+def check_finite(variance: Tensor) -> None:
+    """Raise ValueError naming the first feature whose variance (D,) is not finite."""
+    if not torch.isfinite(variance).all():
+        bad = int((~torch.isfinite(variance)).nonzero()[0])
+        raise ValueError(f"x must be finite; feature {bad} contains NaN or infinite values (or overflows when squared)")
 
 
 @single_thread()
@@ -165,9 +189,9 @@ def centred(source: Rows, index: Tensor | None, basis: Dct2 | None) -> tuple[Ten
 
 
 @single_thread()
-def apply(source: Rows, index: Tensor, mean: Tensor, variance: Tensor, basis: Dct2 | None) -> Standardised:
-    """Other rows, standardised by a given mean and variance (D,)."""
-    rows = int(index.shape[0])
+def apply(source: Rows, index: Tensor | None, mean: Tensor, variance: Tensor, basis: Dct2 | None) -> Standardised:
+    """Other rows (all where ``index`` is None), standardised by a given mean and variance (D,)."""
+    rows = source.rows if index is None else int(index.shape[0])
     u = torch.zeros(source.dim, _stride(rows, source.dtype), dtype=source.dtype)
     for units, block in _feature_major(source, index, basis):
         u[units, :rows] = (block - mean[units, None].to(u.dtype)) * variance[units, None].rsqrt().to(u.dtype)
@@ -187,13 +211,23 @@ def diagonal_log_likelihood(source: Rows, train: Tensor | None, index: Tensor | 
         centre = block.mean(1)
         mean[units] = centre.double()
         variance[units] = torch.linalg.vector_norm(block - centre[:, None], dim=1).double().square() / rows
-    shrunk = shrunk_variance(variance, _constant(variance, mean, source.dtype), rows, layout, False)
+    shrunk = diagonal_variance(variance, mean, rows, source.dtype, layout)
     if index is None:
         squares = variance
     else:
         for units, block in _feature_major(source, index, None):
             squares[units] = (block - mean[units, None].to(block.dtype)).square().mean(1).double()
-    return -0.5 * float((squares / shrunk + shrunk.log()).mean() + math.log(2 * math.pi))
+    return independent_log_likelihood(squares, shrunk)
+
+
+def diagonal_variance(variance: Tensor, mean: Tensor, rows: int, dtype: torch.dtype, layout: Layout | None) -> Tensor:
+    """The shrunk variances (D,) of the diagonal Gaussian in the original basis."""
+    return shrunk_variance(variance, _constant(variance, mean, dtype), rows, layout, False)
+
+
+def independent_log_likelihood(squares: Tensor, variance: Tensor) -> float:
+    """Mean log-likelihood per dimension of rows with mean squared distances ``squares`` (D,) from the mean."""
+    return -0.5 * float((squares / variance + variance.log()).mean() + math.log(2 * math.pi))
 
 
 def _constant(variance: Tensor, mean: Tensor, dtype: torch.dtype) -> Tensor:
@@ -261,6 +295,11 @@ def pseudo_rows(data: Standardised) -> Standardised:
         moments += part.double() @ part.double().T
     u = _root_rows(moments / data.rows, data.u.dtype)
     return Standardised(u, u.shape[0], data.mean, data.variance, data.constant, data.largest, data.samples)
+
+
+def independent_nll(data: Standardised) -> float:
+    """Mean negative log-likelihood of standardised data if all units were independent, without 2 pi."""
+    return 0.5 * float(torch.linalg.vector_norm(data.u, dim=1).double().square().sum()) / data.rows
 
 
 def from_covariance(matrix: Tensor, samples: int | None) -> Standardised:

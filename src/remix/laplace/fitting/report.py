@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-__all__ = ["FitReport"]
+if TYPE_CHECKING:
+    from remix.laplace.normal import LaplaceNormal
+
+__all__ = ["FitReport", "FitStep"]
+
+
+@dataclass(frozen=True)
+class FitStep:
+    """A moment of a fit: ``step`` of ``steps``, 0 being the start; ``normal()`` makes the distribution reached."""
+
+    step: int
+    steps: int
+    normal: Callable[[], LaplaceNormal]
 
 
 @dataclass(frozen=True)
@@ -14,7 +28,8 @@ class FitReport:
     ``diagonal_*`` belong to the diagonal Gaussian of the same rows in the original basis, with its variances shrunk in
     the same way. Validation values come from a fit to 80 % of the rows, evaluated on the others; None where that fit
     was not needed. ``scale`` multiplies every loading: 1 is the likelihood optimum, 0 the diagonal exactly.
-    ``frobenius_error`` is ||Sigma - S||_F / ||S||_F with S the sample covariance, both in the basis of the fit.
+    ``frobenius_error`` is ||Sigma - S||_F / ||S||_F with S the sample covariance, both in the basis of the fit; None
+    where the rows were read in passes, which do not give ||S||_F.
     ``samples`` is 0 for a fit to a matrix of unknown origin.
     """
 
@@ -28,7 +43,7 @@ class FitReport:
     diagonal_train_log_likelihood: float
     validation_log_likelihood: float | None
     diagonal_validation_log_likelihood: float | None
-    frobenius_error: float
+    frobenius_error: float | None
     parameters: int
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -57,7 +72,7 @@ class FitReport:
             f"                         validation {validation}",
             f"  scale of correlations  {self.scale:g}" + ("  (the diagonal)" if self.scale == 0 else ""),
             f"  order                  {self.start}, basis: {self.basis}",
-            f"  Frobenius error        {self.frobenius_error:.4f}",
+            f"  Frobenius error        {'unknown' if self.frobenius_error is None else f'{self.frobenius_error:.4f}'}",
             f"  parameters             {self.parameters}",
             f"  seconds                {sum(self.seconds.values()):.2f}  ({phases})",
         ]

@@ -25,11 +25,15 @@ EXACT = 30_000  # units up to which all pairs are looked at for the nearest
 
 @dataclass
 class Found:
-    """A fitted chain, its mean negative log-likelihood on the data, and the ``start`` it grew from."""
+    """A fitted chain, its mean negative log-likelihood on the data, the ``start`` it grew from, and its history.
+
+    ``history``: the chain at the start and after every step, empty unless it was asked for.
+    """
 
     chain: Chain
     nll: float
     start: str
+    history: list[Chain]
 
 
 def search(
@@ -39,17 +43,18 @@ def search(
     thorough: bool,
     seed: int,
     progress: Callable[[str], None],
+    history: bool = False,
 ) -> Found:
     """The chain of highest likelihood that the budget finds; deterministic for a ``seed``, whatever the threads."""
     size = data.u.shape[0]
     if data.rows > 1.5 * size:
         data = pseudo_rows(data)
     if size <= MODERATE:
-        return _moderate(data, thorough, seed, progress)
-    return _large(data, layout, frequencies, thorough, seed, progress)
+        return _moderate(data, thorough, seed, progress, history)
+    return _large(data, layout, frequencies, thorough, seed, progress, history)
 
 
-def _moderate(data: Standardised, thorough: bool, seed: int, progress: Callable[[str], None]) -> Found:
+def _moderate(data: Standardised, thorough: bool, seed: int, progress: Callable[[str], None], history: bool) -> Found:
     progress("order")
     edges, matrix = all_pairs(data)
     starts = {"greedy path": chain_start(data, greedy_path(edges, data.u.shape[0]))}
@@ -61,7 +66,9 @@ def _moderate(data: Standardised, thorough: bool, seed: int, progress: Callable[
     def run(item: tuple[int, tuple[str, Chain]]) -> Found:
         number, (name, chain) = item
         generator = torch.Generator().manual_seed(seed + number)
-        return Found(chain, _refine(data, chain, generator, sweeps), name)
+        seen = [chain.clone()] if history else []
+        value = _refine(data, chain, generator, sweeps, seen.append if history else None)
+        return Found(chain, value, name, seen)
 
     with ThreadPoolExecutor(max_workers=min(len(starts), torch.get_num_threads())) as pool:
         found = list(pool.map(run, enumerate(starts.items())))
@@ -77,12 +84,18 @@ def _sweeps(size: int, thorough: bool) -> int:
     return 8 if size <= 512 else 3
 
 
-def _refine(data: Standardised, chain: Chain, generator: torch.Generator, sweeps: int) -> float:
+def _refine(
+    data: Standardised,
+    chain: Chain,
+    generator: torch.Generator,
+    sweeps: int,
+    watch: Callable[[Chain], None] | None,
+) -> float:
     """Alternate maximum likelihood and reinsertion sweeps, one thread; returns the final mean NLL."""
     size = chain.order.shape[0]
 
     def polish(steps: int) -> float:
-        return maximise(ChainData(data, chain.order, 1), chain, steps)
+        return maximise(ChainData(data, chain.order, 1), chain, steps, watch=watch)
 
     value = polish(60)
     for _ in range(sweeps):
@@ -101,6 +114,7 @@ def _large(
     thorough: bool,
     seed: int,
     progress: Callable[[str], None],
+    history: bool,
 ) -> Found:
     progress("edges")
     edges = _candidates(data, layout, frequencies, seed)
@@ -111,8 +125,10 @@ def _large(
         native.remix_fit_trim()
     chain = chain_start(data, order)
     progress("likelihood")
-    value = maximise(ChainData(data, order), chain, 100 if thorough else 15)
-    return Found(chain, value, "greedy path")
+    seen = [chain.clone()] if history else []
+    steps = 100 if thorough else 15
+    value = maximise(ChainData(data, order), chain, steps, watch=seen.append if history else None)
+    return Found(chain, value, "greedy path", seen)
 
 
 def _candidates(data: Standardised, layout: tuple[int, int, int] | None, frequencies: bool, seed: int) -> Edges:
