@@ -16,6 +16,7 @@ from typing import Literal
 from remix.command_line import build_parser
 from remix.dream_commands import dream, measure
 from remix.model_commands import audit, evaluate, export, inspect, predict
+from remix.experiments.reproduce_command import reproduce
 
 __all__ = ["COMMANDS", "main"]
 
@@ -259,6 +260,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "compare": compare,
     "measure": measure,
     "dream": dream,
+    "reproduce": reproduce,
     "data": data,
     "datasets": datasets,
     "methods": methods,

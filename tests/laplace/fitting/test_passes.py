@@ -29,7 +29,7 @@ class Anew:
 
 def little(dim, rows):
     """Memory in which ``rows`` rows of ``dim`` features can be fitted."""
-    return 500 * dim + 3 * 4 * dim * rows
+    return 1000 * dim + 3 * 4 * dim * rows
 
 
 @pytest.fixture
@@ -123,19 +123,22 @@ def test_independent_features_in_passes_give_the_diagonal():
 
 
 def test_the_papers_recipe_in_passes(rows, tmp_path):
+    """Where single rows can be read, the same batches as in memory; else batches in the order of the rows."""
     recipe = FrobeniusRecipe(steps=60, batch_size=32)
     wanted = fit(rows, "frobenius", recipe=recipe)
     for source in sources(rows, tmp_path):
         got = fit(source, "frobenius", recipe=recipe, memory=little(40, 60))
-        assert got.report.train_log_likelihood == pytest.approx(wanted.report.train_log_likelihood, abs=0.3)
+        if isinstance(source, torch.Tensor | np.ndarray):
+            torch.testing.assert_close(got.weight, wanted.weight, rtol=1e-3, atol=1e-4)
         assert got.report.train_log_likelihood == pytest.approx(float(got.log_prob(rows).mean()) / 40, abs=1e-3)
+        assert got.report.train_log_likelihood == pytest.approx(wanted.report.train_log_likelihood, abs=1)
 
 
 @pytest.mark.parametrize(
     ("x", "memory", "message"),
     [
         (iter([torch.randn(50, 40), torch.randn(50, 40)]), little(40, 20), "read only once"),
-        (torch.randn(100, 40), 1000, "give memory=27680"),
+        (torch.randn(100, 40), 1000, "give memory=47680"),
         (Anew([torch.randn(90, 40), torch.randn(9, 41)]), little(40, 20), r"\(9, 41\)"),
         (torch.full((100, 40), math.nan), little(40, 20), "finite"),
         (torch.ones(100, 40), little(40, 20), "distinct rows"),

@@ -67,7 +67,7 @@ class Passes:
         self._x = x
         self.dim, self.dtype, self.device = like.dim, like.dtype, like.device
         row = self.dim * self.dtype.itemsize
-        fixed = 500 * self.dim  # parameters, gradients and the memory of the optimiser
+        fixed = 1000 * self.dim  # candidate edges; later parameters, gradients and the memory of the optimiser
         self.sample = int((memory - fixed) // (COPIES * row))
         self.step = min(256, max(1, int((memory - fixed) // (5 * row))))
         if self.sample < _FEWEST:

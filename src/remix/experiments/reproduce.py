@@ -1,0 +1,82 @@
+"""Targets of `remix reproduce`: one line here and one module ``reproduce_NAME`` each.
+
+A module has ``TAKES``, the options it looks at (fields of `Reproduction`), and ``reproduce(wanted, console)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+__all__ = ["TARGETS", "Reproduction", "reproduce_target"]
+
+TARGETS = {
+    "likelihood": "Log-likelihood of real features: diagonal, Laplace, the paper's recipe (method section 7.6)",
+    "memory": "Bytes of saved covariances against dense matrices (method section 7.2)",
+}
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What is asked for; None where a target chooses.
+
+    Attributes:
+        out: folder of the results.
+        scale: "mini" for what a laptop does within an hour, "paper" for the paper's sizes.
+        resume: go on with what is in that folder.
+        data: folder of images or of data sets.
+        weights: of the ResNet-34.
+        vit: `transformers` folder of a vision transformer.
+        vit_images: its images: a data set by name, or a folder.
+        memory: GiB that rows may take while they are fitted.
+
+    """
+
+    out: Path
+    scale: str = "mini"
+    resume: bool = False
+    data: str | None = None
+    weights: str | None = None
+    vit: str | None = None
+    vit_images: str | None = None
+    memory: float | None = None
+
+    def needs(self, *names: str) -> None:
+        """Raise ValueError for options that are missing."""
+        for name in names:
+            if getattr(self, name) is None:
+                raise ValueError(f"this target needs --{name.replace('_', '-')}")
+
+
+def reproduce_target(target: str, wanted: Reproduction, console: Console) -> None:
+    """Run a target.
+
+    Raises:
+        ValueError: for an unknown target, an option it does not look at, or one it needs; before any work.
+        OSError: if a file cannot be read or written.
+
+    """
+    if target not in TARGETS:
+        close = get_close_matches(target, TARGETS, n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        raise ValueError(f"unknown target {target!r}{hint}; there are: {', '.join(TARGETS)}")
+    if wanted.scale not in ("mini", "paper"):
+        raise ValueError(f"--scale must be mini or paper, got {wanted.scale!r}")
+    if wanted.memory is not None and wanted.memory <= 0:
+        raise ValueError(f"--memory must be positive, got {wanted.memory}")
+    module: Any = import_module(f"remix.experiments.reproduce_{target}")
+    for field in fields(wanted):
+        if field.name in ("out", "scale", "resume", *module.TAKES):
+            continue
+        if getattr(wanted, field.name) is not None:
+            raise ValueError(f"the target {target} does not look at --{field.name.replace('_', '-')}")
+    if wanted.out.exists() and any(wanted.out.iterdir()) and not wanted.resume:
+        raise ValueError(f"the folder {wanted.out} has results already: --resume goes on, or choose another --out")
+    run: Callable[[Reproduction, Console], None] = module.reproduce
+    run(wanted, console)
