@@ -6,20 +6,27 @@ import argparse
 import json
 from pathlib import Path
 
-from benchmarks import inversion, inversion_report, report, speed
+from benchmarks import inversion, inversion_report, report, scale, scale_report, speed
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how fast it is")
-    parser.add_argument("--only", choices=("speed", "inversion"), help="one part: remix.laplace, or remix.inversion")
+    parser.add_argument(
+        "--only", choices=("speed", "inversion", "scale"), help="one part: remix.laplace, remix.inversion, large fits"
+    )
     parser.add_argument("--out", type=Path, default=Path("docs/bench"), help="folder for the results")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    for name, module, pages in (("speed", speed, report), ("inversion", inversion, inversion_report)):
+    parts = (("speed", speed, report), ("inversion", inversion, inversion_report), ("scale", scale, scale_report))
+    for name, module, pages in parts:
         if options.only not in (None, name):
             continue
-        results = {"command": "make bench", "machine": speed.machine(), **module.measure(options.quick)}
+        results = {
+            "command": f"python -m benchmarks --only {name}",
+            "machine": speed.machine(),
+            **module.measure(options.quick),
+        }
         (options.out / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n")
         page = pages.markdown(results)
         (options.out / f"{name}.md").write_text(page)

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -156,27 +155,20 @@ def alone(function: str, **arguments: Any) -> dict[str, Any]:
     return found
 
 
-def measure(quick: bool, keep: Callable[[dict[str, Any]], None] | None = None) -> dict[str, Any]:
-    """The whole benchmark; ``quick`` only shows that it runs. ``keep`` is given what there is after every size."""
-    results: dict[str, Any] = {"over D": [], "over N": []}
+def measure(quick: bool) -> dict[str, Any]:
+    """The whole benchmark; ``quick`` only shows that it runs."""
     memory = 4 << 30
-    for layout in OVER_D[:2] if quick else OVER_D:
-        results["over D"].append(alone("fit", layout=layout, rows=D_ROWS, memory=memory))
-    for rows in OVER_N[:2] if quick else OVER_N:
-        results["over N"].append(alone("fit", layout=N_LAYOUT, rows=rows, memory=memory))
+    results: dict[str, Any] = {
+        "over D": [alone("fit", layout=layout, rows=D_ROWS, memory=memory) for layout in OVER_D[: 2 if quick else 5]],
+        "over N": [alone("fit", layout=N_LAYOUT, rows=rows, memory=memory) for rows in OVER_N[: 2 if quick else 4]],
+    }
     results["exponents of processor seconds"] = {
-        f"{work} over {over}": exponent(
-            [(row[over], row[work]["processor seconds"]) for row in results[f"over {over}"]]
-        )
+        f"{work} over {over}": exponent(over, work, results[f"over {over}"])
         for over in ("D", "N")
         for work in ("fit", "evaluate all rows")
     }
-    if keep is not None:
-        keep(results)
     large = {"layout": (10, 100, 100), "rows": 500, "memory": 200 << 20} if quick else LARGE
     results["large"] = alone("fit", **large)
-    if keep is not None:
-        keep(results)
     results["merging"] = alone("merge", layout=(16, 25, 25) if quick else MERGED, rows=100, steps=8)
     return results
 

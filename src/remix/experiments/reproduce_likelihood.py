@@ -226,8 +226,7 @@ def _save(path: Path, normal: LaplaceNormal, point: str, data: LayerData) -> Non
     """As statistics that `remix dream --weights ... --statistics` takes."""
     assert data.layout is not None
     memory = Memory()
-    layer = LayerStatistics(
-        Point.parse(point), as_view("map"), data.layout, len(data.train), normal.loc, normal.variance, normal
-    )
+    mean, variance = normal.loc.clone(), normal.variance
+    layer = LayerStatistics(Point.parse(point), as_view("map"), data.layout, len(data.train), mean, variance, normal)
     memory.layers = {layer.key: layer}
     memory.save(path)
