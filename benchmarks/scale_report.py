@@ -30,8 +30,8 @@ def markdown(results: dict[str, Any]) -> str:
         "",
         f"Made by `{results['command']}`; {machine}. Rows are draws from a known Laplace covariance over a map, in a",
         "float32 file that is memory-mapped; so the gain that could be found is known. Each size runs in a process of",
-        "its own; its peak includes Python and torch (about 0.3 GB). The machine had much other work: compare processor",
-        "seconds, not those of the clock.",
+        "its own; its peak includes Python and torch (about 0.3 GB). Where the machine has other work, compare",
+        "processor seconds, not those of the clock.",
         "",
     ]
     if "large" in results:
@@ -53,8 +53,8 @@ def markdown(results: dict[str, Any]) -> str:
             f"One exact inner product of the two covariances (different orders): "
             f"{merge['one exact inner product']['processor seconds']:.2f} processor seconds. The merge, "
             f"{merge['steps']} steps after the race of the starts: {merge['merge']['processor seconds']:.0f} processor "
-            f"seconds, peak of the process {merge['peak bytes of the process'] / 1e9:.2f} GB. Nats per dimension on new "
-            f"rows of both sources, over the merged diagonal: merged {gain:+.3f}, either model alone {alone}.",
+            f"seconds, peak of the process {merge['peak bytes of the process'] / 1e9:.2f} GB. Nats per dimension on "
+            f"new rows of both sources, over the merged diagonal: merged {gain:+.3f}, either model alone {alone}.",
         ]
     return "\n".join([*lines, "", "![growth](scale.png)", ""])
 

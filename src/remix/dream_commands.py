@@ -18,6 +18,8 @@ def measure(
     size: int | None = None,
     kinds: str = "laplace",
     views: str = "channels",
+    maps: str | None = None,
+    transform: Literal["auto", "dct", "none"] = "auto",
     mean: str | None = None,
     std: str | None = None,
     options: str | None = None,
@@ -40,6 +42,8 @@ def measure(
         size: Side in pixels to which images are brought; the backbone's usual size by default.
         kinds: Covariances to keep: laplace, dense or laplace,dense.
         views: Of what: channels, map (every pixel of every channel; large) or channels,map.
+        maps: Whose maps: stages (the last block of every size of maps) or names of blocks; BatchNorm inputs by default.
+        transform: Of maps: dct - a cosine transform first; none; auto - dct for maps of 8 x 8 pixels and more.
         mean: Of each channel, as in training; by default that of ImageNet for colour, 0 for grey.
         std: The same; 1 for grey by default.
         options: Of the backbone, such as width=8.
@@ -50,6 +54,7 @@ def measure(
     Examples:
         remix measure photos/train --weights resnet34.safetensors --backbone resnet34 --out photos.remix
         remix measure photos/train --weights w.safetensors --backbone resnet34 --size 112 --out m.remix
+        remix measure photos --weights w.safetensors --backbone resnet34 --views map --maps stages --out maps.remix
     """
     from remix.experiments.measure_command import measure_command
     from remix.experiments.sources import NetworkFile
@@ -61,6 +66,8 @@ def measure(
         out,
         kinds=_words(kinds),
         views=_words(views),
+        maps=None if maps is None else _words(maps),
+        transform=transform,
         batch=batch,
         device=device,
         overwrite=overwrite,

@@ -92,6 +92,21 @@ def test_the_memory_that_maps_take_is_said(digits, tmp_path, capsys):
     assert map_bytes(digits.load()) == 4000 * (256 + 2 * 128 + 2 * 64)
 
 
+def test_whole_maps_of_chosen_blocks(digits, tmp_path):
+    out = tmp_path / "model.remix"
+    start = ["measure", str(digits.images), *digits.network, "--views", "map", "--out", str(out), "--overwrite"]
+    main([*start, "--maps", "stages", "--transform", "none"])
+    layers = [layer for layer in load_model(out).memory.layers.values() if layer.view.name == "map"]
+    sizes = [layer.shape[1:] for layer in layers]
+    assert len(sizes) == len(set(sizes)) > 1
+    assert all(layer.point.side == "output" and layer.normal.basis is None for layer in layers)
+    blocks = [layer.point.module for layer in layers]
+    main([*start, "--maps", blocks[0], "--transform", "dct"])
+    (layer,) = [layer for layer in load_model(out).memory.layers.values() if layer.view.name == "map"]
+    assert layer.point.module == blocks[0]
+    assert layer.normal.basis is not None
+
+
 def test_refusals(digits, tmp_path, refusal):
     out = tmp_path / "model.remix"
     start = ("measure", digits.images, *digits.network, "--out", out)
@@ -106,6 +121,9 @@ def test_refusals(digits, tmp_path, refusal):
         ((*start, "--kinds", "laplace,sparse"), "--kinds knows laplace, dense, got 'sparse'"),
         ((*start, "--views", "pixels"), "--views knows channels, map, got 'pixels'"),
         ((*start, "--views", "map", "--kinds", "dense"), "of maps only Laplace covariances"),
+        ((*start, "--maps", "stages"), "--maps goes with --views map"),
+        ((*start, "--views", "map", "--maps", "nowhere"), "--maps knows stages and the blocks"),
+        ((*start, "--views", "map", "--transform", "fft"), "--transform must be auto, dct or none"),
         ((*start, "--batch", "0"), "--batch must be at least 1"),
         ((*start, "--names", "a,b"), "--names has 2 names, but the head"),
         ((*start, "--size", "16"), "leave --size out"),

@@ -27,6 +27,8 @@ def measure_command(
     *,
     kinds: Sequence[str],
     views: Sequence[str],
+    maps: Sequence[str] | None = None,
+    transform: str = "auto",
     batch: int,
     device: str = "auto",
     overwrite: bool = False,
@@ -45,7 +47,9 @@ def measure_command(
         raise ValueError(f"{path} is there already: --overwrite replaces it, or choose another --out")
     if batch < 1:
         raise ValueError(f"--batch must be at least 1, got {batch}")
-    check_request(kinds, views)
+    check_request(kinds, views, maps)
+    if transform not in ("auto", "dct", "none"):
+        raise ValueError(f"--transform must be auto, dct or none, got {transform!r}")
     path.parent.mkdir(parents=True, exist_ok=True)
     if not os.access(path.parent, os.W_OK):
         raise PermissionError(f"the folder {path.parent} cannot be written to")
@@ -55,7 +59,8 @@ def measure_command(
     order_of_names(data.classes, names, bare.classifier.head.num_classes)
     _say(console, f"{len(data)} images of {len(data.classes)} classes at {bare.preprocessing.size} pixels")
     if "map" in views:
-        _say(console, f"note: maps take up to {map_bytes(bare) / 2**30:.1f} GiB of memory while they are measured")
+        most = map_bytes(bare, maps) / 2**30
+        _say(console, f"note: maps take up to {most:.1f} GiB of memory while they are measured")
     began = time.monotonic()
     with Display(console) as display:
 
@@ -63,7 +68,17 @@ def measure_command(
             what = "fitting covariances" if seen == count else f"{seen} of {count} images"
             display.show(what, seen / count, {}, last=seen == count)
 
-        measured = measure_model(bare, data, names, kinds=_kinds(kinds), views=views, batch=batch, progress=progress)
+        measured = measure_model(
+            bare,
+            data,
+            names,
+            kinds=_kinds(kinds),
+            views=views,
+            maps=maps,
+            transform=None if transform == "none" else "dct" if transform == "dct" else "auto",
+            batch=batch,
+            progress=progress,
+        )
     save_model(path, measured.model)
     for one in skipped:
         _say(console, f"left out: {one}")

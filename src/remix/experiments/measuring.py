@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -30,7 +30,7 @@ from remix.statistics import (
     run_meters,
 )
 
-__all__ = ["Measured", "check_request", "map_bytes", "measure_model", "read_images"]
+__all__ = ["Measured", "check_request", "map_bytes", "map_points", "measure_model", "read_images"]
 
 VIEWS = ("channels", "map")
 KINDS = ("laplace", "dense")
@@ -45,7 +45,10 @@ class Measured:
     images: int
 
 
-def check_request(kinds: Sequence[str], views: Sequence[str]) -> None:
+Transform = Literal["auto", "dct"] | None
+
+
+def check_request(kinds: Sequence[str], views: Sequence[str], maps: Sequence[str] | None = None) -> None:
     """Check names of kinds and views. Raises ValueError listing the known ones."""
     for option, names, known in (("--kinds", kinds, KINDS), ("--views", views, VIEWS)):
         for name in names:
@@ -53,6 +56,8 @@ def check_request(kinds: Sequence[str], views: Sequence[str]) -> None:
                 raise ValueError(f"{option} knows {', '.join(known)}, got {name!r}")
     if not views:
         raise ValueError(f"--views needs at least one of: {', '.join(VIEWS)}")
+    if maps is not None and "map" not in views:
+        raise ValueError("--maps goes with --views map or --views channels,map")
     if "map" in views and "laplace" not in kinds:
         raise ValueError("of maps only Laplace covariances are kept: add laplace to --kinds, or leave --views map out")
 
@@ -84,6 +89,8 @@ def measure_model(
     *,
     kinds: Sequence[Kind] = ("laplace",),
     views: Sequence[str] = ("channels",),
+    maps: Sequence[str] | None = None,
+    transform: Transform = "auto",
     batch: int = 32,
     progress: Callable[[int, int], None] | None = None,
 ) -> Measured:
@@ -95,6 +102,8 @@ def measure_model(
         names: of the head's outputs in their order, if a person knows them; see `settle_order`.
         kinds: of covariances, besides variances.
         views: "channels", "map" or both; maps have Laplace covariances only.
+        maps: of what maps are kept, see `map_points`.
+        transform: of maps before the Laplace covariance, see `LayerMeter`.
         batch: images at once.
         progress: called with the number of images seen, and of all.
 
@@ -102,7 +111,7 @@ def measure_model(
         ValueError: for classes that the head does not have, and for what `run_meters` refuses.
 
     """
-    check_request(kinds, views)
+    check_request(kinds, views, maps)
     order_of_names(data.classes, names, bare.classifier.head.num_classes)
     backbone: Any = bare.classifier.backbone
     points = batchnorm_points(backbone) or list(block_input_points(backbone).values())
@@ -115,7 +124,7 @@ def measure_model(
     if inputs:
         layers.append(LayerMeter(inputs, "channels", ()))
     if "map" in views:
-        layers.append(LayerMeter(points, "map", ("laplace",)))
+        layers.append(LayerMeter(map_points(bare, maps), "map", ("laplace",), transform=transform))
     classes = ClassMeter(feature_point(backbone), backbone.pool)
     votes = _Votes(backbone, bare.classifier.head, len(data.classes))
     batches = _batches(data, bare, batch, progress)
@@ -131,10 +140,47 @@ def measure_model(
     return Measured(replace(bare, classes=order.names, memory=memory, provenance=provenance), order, seen)
 
 
-def map_bytes(model: Model) -> int:
+def map_points(model: Model, maps: Sequence[str] | None = None) -> list[Point]:
+    """The places whose whole maps are kept.
+
+    Args:
+        model: its network.
+        maps: names of blocks, whose outputs are meant; ``["stages"]`` for the last block of every size of maps, as in
+            the paper; None for what BatchNorm layers receive (the inputs of blocks where there are none).
+
+    Raises:
+        ValueError: for a name that is no block; the message lists them.
+
+    """
+    backbone: Any = model.classifier.backbone
+    if maps is None:
+        return batchnorm_points(backbone) or list(block_input_points(backbone).values())
+    names = [block.name for block in backbone.blocks()]
+    if list(maps) == ["stages"]:
+        return [Point(name, "output") for name in _stage_ends(model)]
+    for name in maps:
+        if name not in names:
+            raise ValueError(f"--maps knows stages and the blocks {', '.join(names)}, got {name!r}")
+    return [Point(name, "output") for name in maps]
+
+
+def _stage_ends(model: Model) -> list[str]:
+    """The last block of every size of maps; the stem is no stage if its size goes on."""
+    backbone: Any = model.classifier.backbone
+    ends: dict[tuple[int, ...], str] = {}
+    with evaluating(backbone):
+        x = probe_images(backbone, model.preprocessing.shape)
+        for block in backbone.blocks():
+            x = block(x)
+            if x.dim() == 4:
+                ends[tuple(x.shape[2:])] = block.name
+    return list(ends.values())
+
+
+def map_bytes(model: Model, maps: Sequence[str] | None = None) -> int:
     """Most memory that measuring maps takes: of every layer up to a thousand maps, but at most 256 MiB, are kept."""
     backbone: Any = model.classifier.backbone
-    with evaluating(backbone), Taps(backbone, batchnorm_points(backbone)) as taps:
+    with evaluating(backbone), Taps(backbone, map_points(model, maps)) as taps:
         backbone.features(probe_images(backbone, model.preprocessing.shape))
     return sum(4 * min(1000 * taps[point][0].numel(), 1 << 26) for point in taps)
 

@@ -137,7 +137,7 @@ def test_the_papers_recipe_in_passes(rows, tmp_path):
 @pytest.mark.parametrize(
     ("x", "memory", "message"),
     [
-        (iter([torch.randn(50, 40), torch.randn(50, 40)]), little(40, 20), "read only once"),
+        (iter([torch.randn(100, 40), torch.randn(100, 40)]), little(40, 20), "read only once"),
         (torch.randn(100, 40), 1000, "give memory=47680"),
         (Anew([torch.randn(90, 40), torch.randn(9, 41)]), little(40, 20), r"\(9, 41\)"),
         (torch.full((100, 40), math.nan), little(40, 20), "finite"),
