@@ -1,4 +1,4 @@
-"""``python -m benchmarks.covariance_pictures RESULTS [--out docs/covariance]``: what the Laplace covariance has learned.
+"""``python -m benchmarks.covariance_pictures RESULTS [--out docs/covariance]``: what the covariance has learned.
 
 RESULTS is the folder of ``remix reproduce likelihood``: features of the ResNet-34 and the covariances fitted to them.
 Draws the learned order, correlations of held-out features beside the model's, and where the model pays.
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from remix.experiments.feature_files import read_features
-from remix.laplace import Dct2, LaplaceNormal
+from remix.laplace import Dct2, LaplaceCovariance, LaplaceNormal
 from remix.statistics import LayerStatistics, Memory
 
 matplotlib.use("Agg")
@@ -205,6 +205,21 @@ def draw_correlations(results: Path, out: Path, layer: str = "layer2", count: in
     return facts
 
 
+def frequency_diagonal(results: Path, layer: str) -> dict[str, float]:
+    """Held-out nats per dimension of the fit behind the DCT, and of the same without its correlations."""
+    normal = load_fit(results, layer, "laplace-dct").normal
+    assert normal is not None
+    variance, none = normal.covariance.diagonal(), torch.zeros_like(normal.weight)
+    diagonal = LaplaceNormal(normal.loc, LaplaceCovariance(variance, none, normal.coord), normal.basis)
+    totals = {"diagonal over frequencies": 0.0, "Laplace + DCT": 0.0}
+    rows, _ = read_features(results / "features" / "held-out", layer)
+    for start in range(0, len(rows), 20):
+        block = torch.from_numpy(np.asarray(rows[start : start + 20], dtype=np.float32))
+        for name, model in zip(totals, (diagonal, normal), strict=True):
+            totals[name] += float(model.log_prob(block).double().sum())
+    return {name: total / rows.size for name, total in totals.items()}
+
+
 def draw_pays(out: Path) -> None:
     """Held-out gains of every model on every set of docs/bench/fit.json."""
     sets = json.loads(FITS.read_text())
@@ -223,7 +238,9 @@ def draw_pays(out: Path) -> None:
             found = sets[name]["models"]
             gains.append(found[model]["nats"] - found["diagonal"]["nats"] if model in found else np.nan)
         axis.barh(np.arange(len(names)) + 0.16 * number - 0.32, gains, 0.15, color=colour, label=model)
-    axis.set_yticks(np.arange(len(names)), [f"{name} (N = {sets[name]['N']:,}, D = {sets[name]['D']:,})" for name in names])
+    axis.set_yticks(
+        np.arange(len(names)), [f"{name} (N = {sets[name]['N']:,}, D = {sets[name]['D']:,})" for name in names]
+    )
     axis.tick_params(axis="y", labelsize=8)
     axis.invert_yaxis()
     axis.axvline(0, color="black", lw=0.8)
@@ -241,8 +258,10 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     draw_pays(options.out)
-    facts = {"steps of the path": draw_order(options.results, options.out)}
-    facts |= {"correlations": draw_correlations(options.results, options.out)}  # type: ignore[dict-item]
+    facts: dict[str, Any] = {"steps of the path": draw_order(options.results, options.out)}
+    facts["correlations"] = draw_correlations(options.results, options.out)
+    layers = ("layer1", "layer2", "layer3", "layer4")
+    facts["held-out nats per dimension"] = {layer: frequency_diagonal(options.results, layer) for layer in layers}
     (options.out / "facts.json").write_text(json.dumps(facts, indent=1) + "\n")
     print(json.dumps(facts, indent=1))
 

@@ -30,13 +30,13 @@ def best_diagonal(layer: Mapping[str, Any], part: str) -> float:
 
 
 def verdict(layer: Mapping[str, Any]) -> dict[str, dict[str, bool]]:
-    """By model: above the better diagonal on training images at every step, and at the end on held-out ones."""
+    """By model, whether it is above the better diagonal on training images at every step, on held-out ones at the end."""
     found = {}
     for curve in layer["curves"]:
         if not curve["model"].startswith("diagonal"):
             found[curve["model"]] = {
-                "above on training images at every step": min(curve["train"]) > best_diagonal(layer, "train"),
-                "not below on held-out images": curve["held_out"][-1] >= best_diagonal(layer, "held_out"),
+                "training": min(curve["train"]) > best_diagonal(layer, "train"),
+                "held-out": curve["held_out"][-1] >= best_diagonal(layer, "held_out"),
             }
     return found
 

@@ -63,8 +63,9 @@ def reproduce(wanted: Reproduction, console: Console) -> None:
     say(table(layers))
     for name, layer in layers.items():
         for model, found in verdict(layer).items():
-            no = [what for what, yes in found.items() if not yes]
-            say(f"{name}, {model}: " + ("above the diagonal" if not no else f"NOT {', NOT '.join(no)}"))
+            training = "above it at every step" if found["training"] else "below it at some step"
+            held_out = "not below it at the end" if found["held-out"] else "below it at the end"
+            say(f"{name}, {model}, against the diagonal: training images {training}, held-out images {held_out}")
     say(f"written: {wanted.out}/likelihood.csv, .json, .md, .png, and the fitted covariances of maps")
 
 
