@@ -30,7 +30,7 @@ def best_diagonal(layer: Mapping[str, Any], part: str) -> float:
 
 
 def verdict(layer: Mapping[str, Any]) -> dict[str, dict[str, bool]]:
-    """By model, whether it is above the better diagonal on training images at every step, on held-out ones at the end."""
+    """By model, whether it is above the better diagonal: at every step (training images), at the end (held-out)."""
     found = {}
     for curve in layer["curves"]:
         if not curve["model"].startswith("diagonal"):
