@@ -42,19 +42,19 @@ def markdown(results: dict[str, Any]) -> str:
     lines += ["| processor seconds grow as | exponent |", "|---|---|"]
     for name, value in results["exponents of processor seconds"].items():
         lines.append(f"| {name} | {value:.2f} |")
+    lines += ["", "Evaluations of hundredths of a second are noisy, so are their exponents.", ""]
     if "merging" in results:
         merge = results["merging"]
         alone = ", ".join(f"{value:+.3f}" for value in merge["the same for either model alone"])
         gain = merge["gain of the merged model over its diagonal, rows of both"]
         lines += [
-            "",
             f"## Merging two fitted models of {merge['D']:,} dimensions, exactly",
             "",
-            f"One exact inner product of the two covariances (different orders): "
+            f"One exact inner product of the two covariances (each in its own learned order): "
             f"{merge['one exact inner product']['processor seconds']:.2f} processor seconds. The merge, "
             f"{merge['steps']} steps after the race of the starts: {merge['merge']['processor seconds']:.0f} processor "
             f"seconds, peak of the process {merge['peak bytes of the process'] / 1e9:.2f} GB. Nats per dimension on "
-            f"new rows of both sources, over the merged diagonal: merged {gain:+.3f}, either model alone {alone}.",
+            f"new rows of both sources, over the merged diagonal: merged {gain:+.3f}, either model alone {alone} (their means differ).",
         ]
     return "\n".join([*lines, "", "![growth](scale.png)", ""])
 
