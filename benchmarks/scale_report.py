@@ -54,7 +54,8 @@ def markdown(results: dict[str, Any]) -> str:
             f"{merge['one exact inner product']['processor seconds']:.2f} processor seconds. The merge, "
             f"{merge['steps']} steps after the race of the starts: {merge['merge']['processor seconds']:.0f} processor "
             f"seconds, peak of the process {merge['peak bytes of the process'] / 1e9:.2f} GB. Nats per dimension on "
-            f"new rows of both sources, over the merged diagonal: merged {gain:+.3f}, either model alone {alone} (their means differ).",
+            f"new rows of both sources, over the merged diagonal: merged {gain:+.3f}, either model alone {alone} "
+            "(their means differ).",
         ]
     return "\n".join([*lines, "", "![growth](scale.png)", ""])
 

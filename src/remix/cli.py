@@ -15,8 +15,8 @@ from typing import Literal
 
 from remix.command_line import build_parser
 from remix.dream_commands import dream, measure
-from remix.model_commands import audit, evaluate, export, inspect, predict
 from remix.experiments.reproduce_command import reproduce
+from remix.model_commands import audit, evaluate, export, inspect, predict
 
 __all__ = ["COMMANDS", "main"]
 
