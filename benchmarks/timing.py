@@ -6,7 +6,8 @@ import ctypes
 import gc
 import time
 from collections.abc import Callable
-from pathlib import Path
+
+from remix.experiments.process_memory import forget_peak, peak_bytes, resident_bytes
 
 Work = Callable[[], object]
 
@@ -26,13 +27,6 @@ def interleaved(works: dict[str, Work], seconds: float, rounds: tuple[int, int] 
     return best
 
 
-def _status(field: str) -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(field + ":"):
-            return int(line.split()[1]) * 1024
-    raise OSError(f"no {field} in /proc/self/status")
-
-
 def peak_extra_bytes(work: Work) -> int | None:
     """Resident memory that the first call needs beyond what is resident before it, results included; None if unknown.
 
@@ -41,10 +35,11 @@ def peak_extra_bytes(work: Work) -> int | None:
     try:
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
-        Path("/proc/self/clear_refs").write_text("5")
-        before = _status("VmRSS")
+        if not forget_peak():
+            return None
+        before = resident_bytes()
         result = work()
-        peak = _status("VmHWM")
+        peak = peak_bytes()
         del result
     except (OSError, AttributeError):
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import sys
 from pathlib import Path
 
@@ -23,6 +22,8 @@ def peak_bytes() -> int:
     found = _status("VmHWM")
     if found is not None:
         return found
+    import resource  # not on every system
+
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
