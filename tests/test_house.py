@@ -21,6 +21,7 @@ ROOMS = (
     "methods",
     "experiments",
     "deploy",
+    "commands",
     "cli",
 )
 SOURCES = sorted(PACKAGE.rglob("*.py"))
