@@ -55,7 +55,7 @@ def unbroken(tmp_path_factory):
 
 def result(out: Path) -> tuple[bytes, dict[str, bytes]]:
     """The matrix, and every weight and statistic of the model, as bytes."""
-    tensors, _ = read_file(out / "model.remix", "model", 1)
+    tensors, _ = read_file(out / "model.remix", "model", 2)
     return (out / "matrix.csv").read_bytes(), {name: tensor.numpy().tobytes() for name, tensor in tensors.items()}
 
 
