@@ -4,9 +4,11 @@ import errno
 import io
 import json
 
+import numpy as np
 import pytest
 import torch
 import yaml
+from PIL import Image
 from rich.console import Console
 from tiny_runs import tiny
 
@@ -95,6 +97,23 @@ def test_the_same_seed_gives_the_same_matrix_and_another_one_does_not(tmp_path):
     weights = [load_model(tmp_path / name / "model.remix").classifier.state_dict() for name in ("one", "two", "other")]
     assert all(torch.equal(value, weights[1][key]) for key, value in weights[0].items())
     assert not all(torch.equal(value, weights[2][key]) for key, value in weights[0].items())
+
+
+def test_a_folder_of_images_is_data_too(tmp_path):
+    rng = np.random.default_rng(0)
+    for name, colour in {"ant": 40, "bee": 90, "cat": 160, "dog": 230}.items():
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for k in range(10):
+            pixels = np.clip(colour + rng.normal(0, 20, (30, 40)), 0, 255).astype(np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "photos" / name / f"{k}.png")
+    words = [
+        f"data.name={tmp_path / 'photos'}", "data.options={size: 8, channels: 1}", "data.tasks=2",
+        "settings.first.epochs=1", "settings.later.epochs=1",
+    ]  # fmt: skip
+    status, text = go(RunOptions("digits", "finetune", out=str(tmp_path / "run"), assignments=words))
+    assert status == 0
+    assert "last accuracy" in text
+    assert load_model(tmp_path / "run" / "model.remix").classes == ("ant", "bee", "cat", "dog")
 
 
 # --- folders ---

@@ -80,7 +80,7 @@ def load_stream(config: RunConfig, root: str | None) -> TaskStream:
 
 def load_tasks(data: DataConfig, root: str | None) -> TaskStream:
     """The tasks that a configuration of data describes. Raises DataError."""
-    stream = TaskStream(load(data.name, root), data.tasks, data.order, data.first, data.classes)
+    stream = TaskStream(load(data.name, root, **data.options), data.tasks, data.order, data.first, data.classes)
     return stream.with_validation(data.validation) if data.validation else stream
 
 

@@ -32,6 +32,7 @@ class DataConfig:
         classes: use only so many, the first of the order.
         validation: this fraction of the training images stands in for the test images, for choosing settings; 0 to
             test on the test images.
+        options: of the reader, such as ``{size: 32}`` for the images of a folder.
 
     """
 
@@ -41,6 +42,7 @@ class DataConfig:
     first: int | None = None
     classes: int | None = None
     validation: float = 0.0
+    options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not 0 <= self.validation < 1:
