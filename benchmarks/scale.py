@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import resource
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from remix.experiments.process_memory import peak_bytes
 from remix.laplace import LaplaceCovariance, LaplaceNormal, fit, kernels, merge
 
 HELD_OUT = 16
@@ -86,7 +86,7 @@ def fit_and_evaluate(layout: tuple[int, int, int], rows: int, memory: int, folde
         for start in range(0, rows, block_rows(size)):
             read = np.fromfile(path, np.float32, block_rows(size) * size, offset=4 * start * size)
             total += float(normal.log_prob(torch.from_numpy(read).reshape(-1, size)).double().sum())
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    peak = peak_bytes()
     report = normal.report
     assert report is not None
     real = truth(layout)
@@ -133,7 +133,7 @@ def merging(layout: tuple[int, int, int], rows: int, steps: int) -> dict[str, An
         "steps": steps,
         "one exact inner product": inner.record(),
         "merge": whole.record(),
-        "peak bytes of the process": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "peak bytes of the process": peak_bytes(),
         "gain of the merged model over its diagonal, rows of both": gain(merged),
         "the same for either model alone": [gain(p) for p in fits],
     }

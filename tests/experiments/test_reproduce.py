@@ -196,3 +196,15 @@ def test_transformer_blocks_pooled_over_patches(tmp_path):
     torch.testing.assert_close(found["block 1"], states[2][:, 1:].mean(1))
     with pytest.raises(FileNotFoundError, match=r"config\.json"):
         open_vit(tmp_path)
+
+
+def test_the_committed_likelihoods_say_what_their_page_says():
+    """Ours is above the diagonal at every step of all 16 sets, on both parts; the published recipe begins below."""
+    with (Path(__file__).parents[2] / "docs" / "reproduce" / "likelihood.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    ours = [row for row in rows if row["model"].startswith("Laplace")]
+    assert len({row["features"] for row in ours}) == 16
+    assert all(float(row[part]) > 0 for row in ours for part in ("train_gain_per_dim", "held_out_gain_per_dim"))
+    first = [row for row in rows if row["model"] == "published recipe" and row["step"] == "0"]
+    assert len(first) == 16
+    assert all(float(row["train_gain_per_dim"]) < 0 for row in first)

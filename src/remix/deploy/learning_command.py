@@ -16,6 +16,7 @@ from remix.data import Skipped
 from remix.deploy.evaluation import Evaluation, evaluate_folder
 from remix.deploy.learner import Learner, load
 from remix.deploy.learning_monitor import LearningMonitor
+from remix.deploy.recipe import WITHOUT_DREAMS
 from remix.experiments.display import Display, duration
 from remix.experiments.run_clock import RunClock
 from remix.experiments.sources import read_numbers, read_options
@@ -89,7 +90,7 @@ def learn_command(typed: LearnOptions, settings: dict[str, Any], console: Consol
     before = evaluate_folder(learner.model, typed.check) if typed.check and known else None
     try:
         with Display(console) as display:
-            learner.monitor = LearningMonitor(display, bool(known) and learner.method not in ("finetune", "lwf"))
+            learner.monitor = LearningMonitor(display, bool(known) and learner.method not in WITHOUT_DREAMS)
             outcome = learner.learn_intake(data, learner.settings, extend=typed.extend, name=typed.name or "")
     except (TrainingStoppedError, InversionStoppedError) as error:
         console.print(f"remix learn: {error}; nothing was written", style="red", soft_wrap=True, highlight=False)

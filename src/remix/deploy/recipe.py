@@ -18,6 +18,7 @@ from remix.networks.cut import last_stage
 __all__ = ["METHODS", "LearnSettings", "Recipe", "frozen_blocks", "make_recipe"]
 
 METHODS = ("remix", "pmi", "lwf", "finetune")
+WITHOUT_DREAMS = ("lwf", "finetune")  # of these
 """Methods that work on the maps of a network that was cut, and on a single step at a time."""
 
 _SMALL = 5000  # images: so few do not train the lower blocks of a network better than they are
@@ -177,7 +178,7 @@ def make_recipe(
         patience=settings.patience or max(4, epochs // 3),
     )
     first = _falling(epochs, lr)
-    if method in ("finetune", "lwf"):
+    if method in WITHOUT_DREAMS:
         return replace(recipe, method=create_method(method, first=first, later=first))
     schedule: dict[str, Any] = {
         "first": first,

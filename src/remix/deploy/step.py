@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from remix.data import DataError, ImageDataset, Preprocessing, Task
 from remix.data.intake import Intake
-from remix.deploy.recipe import LearnSettings, Recipe, frozen_blocks, make_recipe
+from remix.deploy.recipe import WITHOUT_DREAMS, LearnSettings, Recipe, frozen_blocks, make_recipe
 from remix.learning import BestEpoch, FrozenTrunk, LearnStep, Model, Monitor, Team, TensorReplay, check_class_names
 from remix.learning import Learner as Engine
 from remix.networks import Backbone, Classifier
@@ -276,7 +276,7 @@ def _has_covariances(model: Model) -> bool:
 
 
 def _check_statistics(model: Model, recipe: Recipe) -> None:
-    if recipe.method.name in ("finetune", "lwf"):
+    if recipe.method.name in WITHOUT_DREAMS:
         return
     known = model.memory.gaussians.labels if model.memory and model.memory.gaussians else ()
     missing = [name for label, name in enumerate(model.classes) if label not in known]

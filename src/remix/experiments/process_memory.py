@@ -18,12 +18,14 @@ def forget_peak() -> bool:
 
 
 def peak_bytes() -> int:
-    """Most memory that was resident at a time."""
-    found = _status("VmHWM")
+    """Most memory that was resident at a time; 0 where the system does not tell (Windows)."""
+    found = _status("VmHWM")  # getrusage would also tell of the process that started this one
     if found is not None:
         return found
-    import resource  # not on every system
-
+    try:
+        import resource
+    except ImportError:
+        return 0
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 

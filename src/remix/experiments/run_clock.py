@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Mapping
-from contextlib import suppress
-from pathlib import Path
 
 import torch
+
+from remix.experiments.process_memory import forget_peak, peak_bytes
 
 __all__ = ["RunClock"]
 
@@ -78,26 +77,13 @@ class RunClock:
 
 
 def _high_water() -> int:
-    return max(_resident(), _on_gpu())
+    return max(peak_bytes(), _on_gpu())
 
 
 def _restart_high_water() -> None:
-    with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")  # Linux: the highest memory use counts from now on
+    forget_peak()
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
-
-
-def _resident() -> int:
-    with suppress(OSError, StopIteration):  # Linux: getrusage would also tell of the process that started this one
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return 1024 * int(next(line for line in lines if line.startswith("VmHWM:")).split()[1])
-    try:
-        import resource
-    except ImportError:  # Windows
-        return 0
-    highest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return highest if sys.platform == "darwin" else 1024 * highest
 
 
 def _on_gpu() -> int:

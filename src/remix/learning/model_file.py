@@ -273,7 +273,7 @@ def _closest(name: str, known: Sequence[str], limit: int = 30) -> str:
 
     close = get_close_matches(name, known, n=1, cutoff=0.5)
     listed = ", ".join(known[:limit]) + (f", ... ({len(known)} in all)" if len(known) > limit else "")
-    return (f"; did you mean {close[0]!r}?" if close else ";") + f" The model knows: {listed}"
+    return (f"; did you mean {close[0]!r}?" if close else ".") + f" The model knows: {listed}"
 
 
 def _sentence(error: BaseException) -> str:
