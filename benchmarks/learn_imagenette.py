@@ -1,10 +1,11 @@
 """Photographs through the command line only: 5 classes of Imagenette, then 2, then 3, without the old photographs.
 
-    python -m benchmarks.learn_imagenette --data DIR --weights resnet34.safetensors --out FILE.json
+    python -m benchmarks.learn_imagenette --data DIR --weights resnet34.safetensors --each 30 --seeds 0,1,2
 
 Every step is one `remix learn`, as a user types it, with the defaults of the package, and one `remix evaluate` on the
 validation photographs. Compared are remix, fine-tuning, and joint training: one step with the photographs of all
-classes so far. The JSON file is written after every step, and what it holds already is not run again.
+classes so far. A seed decides which photographs of a class are taken and everything random in learning. The JSON file
+is written after every step, and what it holds already is not run again; at the end its table is printed.
 """
 
 from __future__ import annotations
@@ -12,18 +13,24 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from remix.atomic import write_text
+from remix.experiments.paired import spread
 
 STEPS = (
     ("tench", "english_springer", "cassette_player", "chain_saw", "church"),
     ("french_horn", "garbage_truck"),
     ("gas_pump", "golf_ball", "parachute"),
 )
+REMIX = [sys.executable, "-m", "remix.cli"]
 
 
 def main() -> None:
@@ -33,64 +40,71 @@ def main() -> None:
     parser.add_argument("--weights", type=Path, required=True, help="of a ResNet-34")
     parser.add_argument("--out", type=Path, default=Path("docs/bench/learn_imagenette.json"))
     parser.add_argument("--work", type=Path, default=Path("imagenette-steps"), help="folder for photographs and models")
-    parser.add_argument("--each", type=int, default=100, help="photographs per class")
+    parser.add_argument("--each", type=int, default=30, help="photographs per class")
+    parser.add_argument("--seeds", default="0", help="such as 0,1,2")
     parser.add_argument("--methods", default="remix,finetune,joint")
     typed = parser.parse_args()
-    typed.work.mkdir(parents=True, exist_ok=True)
+    for seed in map(int, typed.seeds.split(",")):
+        work = typed.work / f"{typed.each}-seed{seed}"
+        photographs(typed.data / "imagenette", work, typed.each, seed)
+        for method in typed.methods.split(","):
+            for number in range(1, len(STEPS) + 1):
+                step(method, number, seed, work, typed)
+    print(table(json.loads(typed.out.read_text())["steps"]))
+
+
+def photographs(source: Path, work: Path, each: int, seed: int) -> None:
+    """Folders ``new1`` to ``new3``, ``all1`` to ``all3`` and ``val1`` to ``val3``."""
     for number, classes in enumerate(STEPS, start=1):
         so_far = [name for step in STEPS[:number] for name in step]
-        copy(typed.data / "imagenette" / "train", typed.work / f"new{number}", classes, typed.each)
-        copy(typed.data / "imagenette" / "train", typed.work / f"all{number}", so_far, typed.each)
-        copy(typed.data / "imagenette" / "val", typed.work / f"val{number}", so_far, 1000)
-    for method in typed.methods.split(","):
-        for number in range(1, len(STEPS) + 1):
-            step(method, number, typed)
+        copy(source / "train", work / f"new{number}", classes, each, seed)
+        copy(source / "train", work / f"all{number}", so_far, each, seed)
+        copy(source / "val", work / f"val{number}", so_far, 1000, seed)
 
 
-def copy(source: Path, target: Path, classes: Any, each: int) -> None:
-    """The first photographs of some classes."""
+def copy(source: Path, target: Path, classes: Sequence[str], each: int, seed: int) -> None:
+    """Some photographs of some classes, the same ones for the same seed."""
     for name in classes:
         (target / name).mkdir(parents=True, exist_ok=True)
-        for path in sorted((source / name).iterdir())[:each]:
+        found = sorted((source / name).iterdir())
+        for path in random.Random(f"{name} {seed}").sample(found, min(each, len(found))):
             if not (target / name / path.name).exists():
                 shutil.copyfile(path, target / name / path.name)
 
 
-def step(method: str, number: int, typed: argparse.Namespace) -> None:
+def step(method: str, number: int, seed: int, work: Path, typed: argparse.Namespace) -> None:
     """One `remix learn` and one `remix evaluate`, unless their result is there."""
     out: Path = typed.out
-    found: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {"photographs_per_class": typed.each}
-    rows: list[dict[str, Any]] = found.setdefault("methods", {}).setdefault(method, [])
-    model = typed.work / f"{method}{number}.remix"
-    if len(rows) >= number and model.exists():
+    found: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {"steps": []}
+    key = {"photographs": typed.each, "seed": seed, "method": method, "step": number}
+    model = work / f"{method}{number}.remix"
+    if any(key.items() <= row.items() for row in found["steps"]) and model.exists():
         return
     begin = ["--backbone", "resnet34", "--weights", str(typed.weights)]
     if method == "joint":
-        words = [str(typed.work / f"all{number}"), *begin]
+        words = [str(work / f"all{number}"), *begin]
     elif number == 1:
-        words = [str(typed.work / "new1"), *begin, "--method", method]
+        words = [str(work / "new1"), *begin, "--method", method]
     else:
-        words = [str(typed.work / f"{method}{number - 1}.remix"), str(typed.work / f"new{number}")]
-    model.unlink(missing_ok=True)
-    spent = run(["learn", *words, "--out", str(model)])
+        words = [str(work / f"{method}{number - 1}.remix"), str(work / f"new{number}")]
+    spent = run(["learn", *words, "--seed", str(seed), "--out", str(model), "--overwrite"])
     shown = subprocess.run(
-        [*REMIX, "evaluate", str(model), str(typed.work / f"val{number}"), "--format", "json"],
+        [*REMIX, "evaluate", str(model), str(work / f"val{number}"), "--format", "json"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     classes = {row["class"]: row for row in json.loads(shown.stdout)["classes"]}
     old = [name for one in STEPS[: number - 1] for name in one]
     result = {
-        "classes": len(classes), "all": share(classes, list(classes)), "old": share(classes, old),
+        **key, "classes": len(classes), "all": share(classes, list(classes)), "old": share(classes, old),
         "new": share(classes, STEPS[number - 1]), **spent, "file_bytes": model.stat().st_size,
     }  # fmt: skip
     found = json.loads(out.read_text()) if out.exists() else found  # another process may have written meanwhile
-    rows = found.setdefault("methods", {}).setdefault(method, [])
-    rows[number - 1 :] = [result]
-    out.write_text(json.dumps(found, indent=2) + "\n")
-    print(method, number, json.dumps(result), flush=True)
-
-
-REMIX = [sys.executable, "-m", "remix.cli"]
+    rows = [row for row in found["steps"] if not key.items() <= row.items()]
+    found["steps"] = sorted(
+        [*rows, result], key=lambda row: (row["photographs"], row["method"], row["seed"], row["step"])
+    )
+    write_text(out, json.dumps(found, indent=1) + "\n")
+    print(json.dumps(result), flush=True)
 
 
 def run(words: list[str]) -> dict[str, Any]:
@@ -108,10 +122,43 @@ def run(words: list[str]) -> dict[str, Any]:
     }
 
 
-def share(classes: dict[str, dict[str, Any]], names: Any) -> float | None:
+def share(classes: dict[str, dict[str, Any]], names: Sequence[str]) -> float | None:
     """Right ones among the photographs of these classes, in percent."""
     images = sum(classes[name]["images"] for name in names)
-    return round(100 * sum(classes[name]["right"] for name in names) / images, 1) if images else None
+    return 100 * sum(classes[name]["right"] for name in names) / images if images else None
+
+
+def table(steps: Sequence[dict[str, Any]]) -> str:
+    """Markdown: accuracies by number of photographs and step, mean ± standard deviation over seeds, and costs."""
+    lines = [
+        "| photographs per class | seeds | after step | classes | remix: all | old / new | fine-tuning: all | old / new "
+        "| joint training: all | remix: processor seconds | MiB |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for each in sorted({row["photographs"] for row in steps}):
+        for number, classes in enumerate(STEPS, start=1):
+            rows = {
+                method: [
+                    row for row in steps if (row["photographs"], row["method"], row["step"]) == (each, method, number)
+                ]
+                for method in ("remix", "finetune", "joint")
+            }
+            count = sum(len(step) for step in STEPS[: STEPS.index(classes) + 1])
+            cells = [str(each), str(len(rows["remix"])), str(number), str(count)]
+            for method in ("remix", "finetune"):
+                cells += [_mean(rows[method], "all"), f"{_mean(rows[method], 'old')} / {_mean(rows[method], 'new')}"]
+            cells += [_mean(rows["joint"], "all"), _mean(rows["remix"], "processor_seconds", ".0f")]
+            cells.append(f"{max((row['peak_memory_mib'] for row in rows['remix']), default=0):,}")
+            lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _mean(rows: Sequence[dict[str, Any]], name: str, digits: str = ".1f") -> str:
+    values = [row[name] for row in rows if row[name] is not None]
+    if not values:
+        return "-"
+    found = spread(values)
+    return f"{found.mean:{digits}}" + (f" ± {found.std:{digits}}" if found.std is not None else "")
 
 
 if __name__ == "__main__":
