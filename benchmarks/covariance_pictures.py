@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remix.experiments.feature_files import read_features
+from remix.experiments.reproduce.feature_files import read_features
 from remix.laplace import Dct2, LaplaceCovariance, LaplaceNormal
 from remix.statistics import LayerStatistics, Memory
 

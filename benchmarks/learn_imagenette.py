@@ -131,8 +131,8 @@ def share(classes: dict[str, dict[str, Any]], names: Sequence[str]) -> float | N
 def table(steps: Sequence[dict[str, Any]]) -> str:
     """Markdown: accuracies by number of photographs and step, mean ± standard deviation over seeds, and costs."""
     lines = [
-        "| photographs per class | seeds | after step | classes | remix: all | old / new | fine-tuning: all | old / new "
-        "| joint training: all | remix: processor seconds | MiB |",
+        "| photographs per class | seeds | after step | classes | remix: all | old / new | fine-tuning: all "
+        "| old / new | joint training: all | remix: processor seconds | MiB |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for each in sorted({row["photographs"] for row in steps}):

@@ -24,7 +24,7 @@ def finished(folder, method, seed, last, **config):
     matrix.add_row([last, last], [100, 100])
     summary = {
         "method": method, "seed": seed, "tasks": 2, "metrics": matrix.summary(), "matrix": matrix.to_dict(),
-        "minutes": {}, "minutes_in_all": 2.0, "peak_memory_mib": 100,
+        "minutes": {}, "minutes_in_all": 2.0, "processor_minutes": 2.0, "peak_memory_mib": 100,
     }  # fmt: skip
     (folder / "summary.json").write_text(json.dumps(summary))
     values = resolve(RunOptions("digits", method, seed)).to_plain() | config

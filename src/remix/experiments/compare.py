@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -25,9 +25,11 @@ from remix.methods import list_methods
 __all__ = [
     "Comparison",
     "Format",
+    "as_csv",
     "compare_runs",
     "format_comparison",
     "method_rank",
+    "run_rows",
     "runs_in",
     "show_files",
     "show_matrices",
@@ -35,6 +37,7 @@ __all__ = [
 
 Format = Literal["table", "markdown", "csv", "latex"]
 _PAIRED_ON = "last_accuracy_macro"
+_MINUTES = {"minutes": "minutes_in_all", "processor_minutes": "processor_minutes"}  # column, key in a summary
 
 
 @dataclass(frozen=True)
@@ -57,9 +60,10 @@ class Comparison:
         values = [summary["metrics"][metric] for summary in self.summaries[method].values()]
         return None if None in values else spread(values)
 
-    def sentences(self) -> list[str]:
-        """Every method against the last one of the list, over common seeds."""
-        *others, best = self.summaries
+    def sentences(self, best: str | None = None) -> list[str]:
+        """The method ``best`` (the last one by default) against every other, over common seeds."""
+        best = best or list(self.summaries)[-1]
+        others = [name for name in self.summaries if name != best]
         values = {
             name: {seed: summary["metrics"][_PAIRED_ON] for seed, summary in runs.items()}
             for name, runs in self.summaries.items()
@@ -119,15 +123,15 @@ def format_comparison(found: Comparison, form: Format) -> str | Table:
         SettingError: for an unknown format.
 
     """
-    heads = ["method", "seeds", *METRICS.values(), "minutes", "peak MiB"]
+    heads = ["method", "seeds", *METRICS.values(), "minutes", "processor minutes", "peak MiB"]
     if form == "csv":
-        return _csv(found)
+        return as_csv(run_rows(found)).rstrip("\n")
     rows = []
     for name, runs in found.summaries.items():
         cells = [str(found.spread(name, metric) or "") for metric in METRICS]
-        minutes = spread([run["minutes_in_all"] for run in runs.values()])
+        cells += [f"{spread([run[key] for run in runs.values()]).mean:.1f}" for key in _MINUTES.values()]
         peak = max(run["peak_memory_mib"] for run in runs.values())
-        rows.append([name, " ".join(map(str, runs)), *cells, f"{minutes.mean:.1f}", str(peak)])
+        rows.append([name, " ".join(map(str, runs)), *cells, str(peak)])
     if form == "table":
         table = Table(*heads, title="percent, means over tasks; mean ± standard deviation over seeds")
         for column in table.columns[2:]:
@@ -167,17 +171,28 @@ def show_files(found: Comparison, console: Console) -> None:
                 console.print(f"{label:<8} {file}", highlight=False, markup=False, soft_wrap=True)
 
 
-def _csv(found: Comparison) -> str:
-    """One line per run: everything, to go on with elsewhere."""
+def run_rows(found: Comparison) -> list[dict[str, Any]]:
+    """One row per run: everything, to go on with elsewhere."""
+    return [
+        {
+            "method": name,
+            "seed": seed,
+            **run["metrics"],
+            **{column: run[key] for column, key in _MINUTES.items()},
+            "peak_memory_mib": run["peak_memory_mib"],
+        }
+        for name, runs in found.summaries.items()
+        for seed, run in runs.items()
+    ]
+
+
+def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows that have the same columns, as lines of CSV below their names."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    metrics = list(next(iter(next(iter(found.summaries.values())).values()))["metrics"])
-    writer.writerow(["method", "seed", *metrics, "minutes", "peak_memory_mib"])
-    for name, runs in found.summaries.items():
-        for seed, run in runs.items():
-            values = [run["metrics"][metric] for metric in metrics]
-            writer.writerow([name, seed, *values, run["minutes_in_all"], run["peak_memory_mib"]])
-    return text.getvalue().rstrip("\n")
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def runs_in(folder: Path) -> list[RunDirectory]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from rich.console import Console
@@ -13,7 +13,9 @@ from remix.experiments.sweep_jobs import Job, parse_seeds, sweep_jobs
 from remix.experiments.sweep_local import Status, log_file, run_locally
 from remix.experiments.sweep_slurm import run_on_slurm
 
-__all__ = ["sweep_command"]
+__all__ = ["finish_jobs", "sweep_command"]
+
+Start = Callable[[Sequence[Job], int, Callable[[Job, Status], None]], dict[str, Status]]
 
 
 def sweep_command(
@@ -49,10 +51,10 @@ def sweep_command(
         for job in jobs:
             console.print(f"{'finished' if job.finished else 'to do':<9} remix {' '.join(job.words)}", soft_wrap=True)
         return 0
-    teller = _Teller(console, len(jobs), parallel)
-    start = partial(run_on_slurm, options=slurm) if cluster else run_locally
     try:
-        ends = start(jobs, parallel, teller)
+        all_done = finish_jobs(
+            jobs, parallel, console, partial(run_on_slurm, options=slurm) if cluster else run_locally
+        )
     except KeyboardInterrupt:
         console.print("interrupted; what was done is saved, and the same command goes on", style="red")
         return 130
@@ -62,10 +64,30 @@ def sweep_command(
         console.print(format_comparison(found, "table"))
         for line in (*found.sentences(), *found.remarks):
             console.print(line, highlight=False, soft_wrap=True, markup=False)
+    return 0 if all_done else 1
+
+
+def finish_jobs(jobs: Sequence[Job], parallel: int, console: Console, start: Start = run_locally) -> bool:
+    """Run what is not finished, and say what happens.
+
+    Args:
+        jobs: in the order in which they begin.
+        parallel: how many at a time.
+        console: where to say it.
+        start: where they run.
+
+    Returns:
+        whether all are finished; the last words of the others were said.
+
+    Raises:
+        KeyboardInterrupt: after Ctrl-C, when the runs are saved.
+
+    """
+    ends = start(jobs, parallel, _Teller(console, len(jobs), parallel))
     bad = [job for job in jobs if ends[job.name] != "finished"]
     for job in bad:
         console.print(f"{job.name} {ends[job.name]}: {_last_line(job)} ({log_file(job)})", style="red", soft_wrap=True)
-    return 1 if bad else 0
+    return not bad
 
 
 class _Teller:

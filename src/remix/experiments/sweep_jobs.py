@@ -11,7 +11,7 @@ from remix.experiments.overlay import SettingError
 from remix.experiments.run_command import RunOptions, resolve
 from remix.experiments.run_directory import RunDirectory
 
-__all__ = ["Job", "parse_seeds", "sweep_jobs"]
+__all__ = ["Job", "make_job", "parse_seeds", "sweep_jobs"]
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,22 @@ def sweep_jobs(
             config = resolve(options)
             tail = [f"{key.rpartition('.')[2]}={settings[key]}" for key in varied if key != "method"]
             name = "-".join([Path(preset).stem, config.method, *map(_file_name, tail), f"seed{seed}"])
-            folder = Path(out) / name
-            RunDirectory(folder).check(config, resume=True)
-            jobs.append(Job(name, folder, ("run", *_words(options, folder))))
+            jobs.append(make_job(options, Path(out) / name))
     if len({job.name for job in jobs}) < len(jobs):
         raise SettingError("a seed or a value is given twice")
     return jobs
+
+
+def make_job(options: RunOptions, folder: Path) -> Job:
+    """The run of these options in this folder, whose name it bears.
+
+    Raises:
+        SettingError: for a setting that does not exist.
+        RunDirectoryError: if the folder holds a run of other settings.
+
+    """
+    RunDirectory(folder).check(resolve(options), resume=True)
+    return Job(folder.name, folder, ("run", *_words(options, folder)))
 
 
 def _words(options: RunOptions, folder: Path) -> list[str]:

@@ -1,6 +1,7 @@
-"""Targets of `remix reproduce`: one line here and one module ``reproduce_NAME`` each.
+"""Targets of `remix reproduce`: one line here and one module each.
 
-A module has ``TAKES``, the options it looks at (fields of `Reproduction`), and ``reproduce(wanted, console)``.
+A module has ``TAKES``, the options it looks at (fields of `Reproduction`), and ``reproduce(wanted, console)``, which
+returns whether everything was done.
 """
 
 from __future__ import annotations
@@ -17,9 +18,15 @@ from rich.console import Console
 __all__ = ["TARGETS", "Reproduction", "reproduce_target"]
 
 TARGETS = {
-    "likelihood": "Log-likelihood of real features: diagonal, Laplace, the paper's recipe (method section 7.6)",
-    "memory": "Bytes of saved covariances against dense matrices (method section 7.2)",
+    "table1": "Methods by data sets and numbers of tasks: last, average incremental accuracy, forgetting (table 1)",
+    "efficiency": "Time and memory of PMI and REMIX (the efficiency table)",
+    "retention": "Accuracy on new and on old tasks, task after task (the retention figure)",
+    "lambda": "How much the weight of the Laplace term matters (the sensitivity figure)",
+    "samples": "Dreams of photographs with a diagonal and with a Laplace prior, side by side (the sample figures)",
+    "likelihood": "Log-likelihood of real features: diagonal, Laplace, the paper's recipe (the likelihood tables)",
+    "memory": "Bytes of saved covariances against dense matrices (the memory table)",
 }
+_MODULES = {"lambda": "sensitivity"}  # where the name of the module is another
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,11 @@ class Reproduction:
         scale: "mini" for what a laptop does within an hour, "paper" for the paper's sizes.
         resume: go on with what is in that folder.
         data: folder of images or of data sets.
+        runs: folder of the runs that targets share.
+        seeds: of the runs, such as 0-2.
+        jobs: runs at a time.
+        finished: take the runs that are finished, run nothing.
+        dry_run: only show the plan.
         weights: of the ResNet-34.
         vit: `transformers` folder of a vision transformer.
         vit_images: its images: a data set by name, or a folder.
@@ -42,6 +54,11 @@ class Reproduction:
     scale: str = "mini"
     resume: bool = False
     data: str | None = None
+    runs: str | None = None
+    seeds: str | None = None
+    jobs: int | None = None
+    finished: bool | None = None
+    dry_run: bool | None = None
     weights: str | None = None
     vit: str | None = None
     vit_images: str | None = None
@@ -54,8 +71,11 @@ class Reproduction:
                 raise ValueError(f"this target needs --{name.replace('_', '-')}")
 
 
-def reproduce_target(target: str, wanted: Reproduction, console: Console) -> None:
+def reproduce_target(target: str, wanted: Reproduction, console: Console) -> bool:
     """Run a target.
+
+    Returns:
+        whether everything was done; what was not was said.
 
     Raises:
         ValueError: for an unknown target, an option it does not look at, or one it needs; before any work.
@@ -70,13 +90,13 @@ def reproduce_target(target: str, wanted: Reproduction, console: Console) -> Non
         raise ValueError(f"--scale must be mini or paper, got {wanted.scale!r}")
     if wanted.memory is not None and wanted.memory <= 0:
         raise ValueError(f"--memory must be positive, got {wanted.memory}")
-    module: Any = import_module(f"remix.experiments.reproduce_{target}")
+    module: Any = import_module(f"remix.experiments.reproduce.{_MODULES.get(target, target)}")
     for field in fields(wanted):
         if field.name in ("out", "scale", "resume", *module.TAKES):
             continue
         if getattr(wanted, field.name) is not None:
             raise ValueError(f"the target {target} does not look at --{field.name.replace('_', '-')}")
-    if wanted.out.exists() and any(wanted.out.iterdir()) and not wanted.resume:
+    if wanted.out.exists() and any(wanted.out.iterdir()) and not (wanted.resume or wanted.dry_run):
         raise ValueError(f"the folder {wanted.out} has results already: --resume goes on, or choose another --out")
-    run: Callable[[Reproduction, Console], None] = module.reproduce
-    run(wanted, console)
+    run: Callable[[Reproduction, Console], bool] = module.reproduce
+    return run(wanted, console)

@@ -19,11 +19,11 @@ from torch import Tensor
 
 from remix.atomic import write_text
 from remix.data import IMAGENET, DataError, ImageDataset, Preprocessing, load
-from remix.experiments.feature_files import image_batches, map_features, read_features, write_features
-from remix.experiments.likelihood_curves import LayerData, diagonals, laplace_curve, published_curve
-from remix.experiments.likelihood_report import table, verdict, write_report
-from remix.experiments.reproduce import Reproduction
-from remix.experiments.vit_features import open_vit
+from remix.experiments.reproduce.feature_files import image_batches, map_features, read_features, write_features
+from remix.experiments.reproduce.likelihood_curves import LayerData, diagonals, laplace_curve, published_curve
+from remix.experiments.reproduce.likelihood_report import table, verdict, write_report
+from remix.experiments.reproduce.targets import Reproduction
+from remix.experiments.reproduce.vit_features import open_vit
 from remix.laplace import FrobeniusRecipe, LaplaceNormal
 from remix.networks import load_classifier
 from remix.statistics import LayerStatistics, Memory, Point, as_view
@@ -44,7 +44,7 @@ _EVERY = {"mini": 10, "paper": 1}  # epochs between its evaluations
 Say = Callable[[str], None]
 
 
-def reproduce(wanted: Reproduction, console: Console) -> None:
+def reproduce(wanted: Reproduction, console: Console) -> bool:
     """See `remix.experiments.reproduce`."""
     wanted.needs("data")
     if wanted.weights is None and wanted.vit is None:
@@ -67,6 +67,7 @@ def reproduce(wanted: Reproduction, console: Console) -> None:
             held_out = "not below it at the end" if found["held-out"] else "below it at the end"
             say(f"{name}, {model}, against the diagonal: training images {training}, held-out images {held_out}")
     say(f"written: {wanted.out}/likelihood.csv, .json, .md, .png, and the fitted covariances of maps")
+    return True
 
 
 Jobs = list[tuple[str, Callable[[], dict[str, Any]]]]

@@ -6,8 +6,6 @@ is computed: 4 (D^2 + D) bytes, the matrix and the mean in float32.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import subprocess
 import sys
@@ -19,7 +17,8 @@ from rich.console import Console
 from safetensors.torch import save_file
 
 from remix.atomic import write_text
-from remix.experiments.reproduce import Reproduction
+from remix.experiments.compare import as_csv
+from remix.experiments.reproduce.targets import Reproduction
 
 __all__ = ["TAKES", "dense_bytes", "reproduce"]
 
@@ -38,7 +37,7 @@ def dense_bytes(size: int) -> int:
     return 4 * (size * size + size)
 
 
-def reproduce(wanted: Reproduction, console: Console) -> None:
+def reproduce(wanted: Reproduction, console: Console) -> bool:
     """See `remix.experiments.reproduce`."""
     wanted.out.mkdir(parents=True, exist_ok=True)
     rows = []
@@ -46,11 +45,12 @@ def reproduce(wanted: Reproduction, console: Console) -> None:
         rows.append(_measured(name, size, wanted.out / f"{name.split(',')[0]}.safetensors"))
         console.print(f"{name}: {rows[-1]['file'] / 2**20:.4f} MiB in a file", highlight=False)
     write_text(wanted.out / "memory.json", json.dumps(rows, indent=1) + "\n")
-    write_text(wanted.out / "memory.csv", _csv(rows))
+    write_text(wanted.out / "memory.csv", as_csv(rows))
     page = _table(rows)
     write_text(wanted.out / "memory.md", page + "\n")
     console.print(page, highlight=False, markup=False, soft_wrap=True)
     console.print(f"written: {wanted.out}/memory.csv, .json, .md, and the models", highlight=False)
+    return True
 
 
 def _measured(name: str, size: int, path: Path) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def _measured(name: str, size: int, path: Path) -> dict[str, Any]:
     generator = torch.Generator().manual_seed(0)
     vectors = {key: torch.rand(size, generator=generator) + 0.1 for key in ("loc", "diag", "weight", "coord")}
     save_file(vectors, path)
-    command = [sys.executable, "-m", "remix.experiments.memory_probe", str(path)]
+    command = [sys.executable, "-m", "remix.experiments.reproduce.memory_probe", str(path)]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
     found = json.loads(answer.stdout)
     return {
@@ -70,14 +70,6 @@ def _measured(name: str, size: int, path: Path) -> dict[str, Any]:
         "dense": dense_bytes(size),
         "paper": PAPER[size] * 2**20,
     }
-
-
-def _csv(rows: list[dict[str, Any]]) -> str:
-    text = io.StringIO()
-    out = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    out.writeheader()
-    out.writerows(rows)
-    return text.getvalue()
 
 
 def _table(rows: list[dict[str, Any]]) -> str:

@@ -1,0 +1,9 @@
+"""`remix reproduce`: the paper's tables and figures again, one module for each.
+
+`targets` lists them. Those that are made of runs say what they need to `needed_runs`, which plans, finds what is there
+already, and runs the rest; `likelihood`, `memory` and `samples` compute for themselves.
+"""
+
+from remix.experiments.reproduce.targets import TARGETS, Reproduction, reproduce_target
+
+__all__ = ["TARGETS", "Reproduction", "reproduce_target"]

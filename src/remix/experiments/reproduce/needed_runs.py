@@ -1,0 +1,240 @@
+"""The runs that a table or figure is made of: planned, found among those that are there, and run if they are not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from remix.data import MissingData, TaskStream
+from remix.experiments.compare import Comparison, runs_in
+from remix.experiments.display import duration
+from remix.experiments.reproduce.targets import Reproduction
+from remix.experiments.run_command import RunOptions, load_stream, resolve
+from remix.experiments.run_config import RunConfig, differences
+from remix.experiments.run_directory import RunDirectory
+from remix.experiments.run_network import create_network
+from remix.experiments.run_plan import plan_run
+from remix.experiments.sweep_command import finish_jobs
+from remix.experiments.sweep_jobs import Job, make_job, parse_seeds
+from remix.learning.devices import as_device
+
+__all__ = ["NeededRun", "Variant", "benchmarks", "comparison", "need_runs"]
+
+TAKES = ("data", "runs", "seeds", "jobs", "finished", "dry_run")
+"""Options of the targets that are made of runs."""
+
+_SEEDS = {"mini": "0-2", "paper": "1-5"}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method with its settings.
+
+    Attributes:
+        preset: whose settings count.
+        method: of the run.
+        settings: that differ from the preset, as words ``key=value``.
+        name: in tables; that of the method by default.
+        benchmark: runs of one benchmark stand in one table; that of the preset by default.
+
+    """
+
+    preset: str
+    method: str
+    settings: tuple[str, ...] = ()
+    name: str = ""
+    benchmark: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.name or self.method)
+        object.__setattr__(self, "benchmark", self.benchmark or Path(self.preset).stem)
+
+
+@dataclass(frozen=True)
+class NeededRun:
+    """A run of a variant: its seed, its configuration, and the job that makes it."""
+
+    variant: Variant
+    seed: int
+    config: RunConfig
+    job: Job
+
+    def summary(self) -> dict[str, Any]:
+        """Its result. Raises RunDirectoryError if there is none."""
+        return RunDirectory(self.job.folder).read_summary()
+
+
+def need_runs(wanted: Reproduction, variants: Sequence[Variant], console: Console) -> tuple[list[NeededRun], bool]:
+    """Show the plan, and run what is not finished.
+
+    A run in the folder of runs that has the same settings is taken, whatever its folder is called and whichever
+    command made it.
+
+    Returns:
+        the runs that are finished, and whether these are all. None with ``wanted.dry_run``.
+
+    Raises:
+        ValueError: for what the person can set right, before anything runs.
+        KeyboardInterrupt: after Ctrl-C, when the runs are saved.
+
+    """
+    parallel = 1 if wanted.jobs is None else wanted.jobs
+    if parallel < 1:
+        raise ValueError(f"--jobs must be at least 1, got {parallel}")
+    if wanted.finished and wanted.dry_run:
+        raise ValueError("--finished takes the runs that are there, --dry-run only shows the plan: give one of them")
+    place = Path(wanted.runs) if wanted.runs else wanted.out.parent / "runs"
+    there = _existing(place)
+    seeds = parse_seeds(wanted.seeds or _SEEDS[wanted.scale])
+    if len(set(seeds)) < len(seeds):
+        raise ValueError(f"--seeds {wanted.seeds}: a seed is given twice")
+    runs = [_needed(variant, seed, wanted, place, there) for variant in variants for seed in seeds]
+    done = [run for run in runs if run.job.finished]
+    if wanted.finished:
+        if not done:
+            raise ValueError(
+                f"none of the {len(runs)} runs that this needs is finished in {place}; without --finished they are run"
+            )
+        _say(console, f"{len(done)} of {len(runs)} runs are finished in {place}; the others are left out")
+        return done, len(done) == len(runs)
+    left = [run for run in runs if not run.job.finished]
+    if left:
+        _show_plan(runs, parallel, place, wanted.data, console)
+    if wanted.dry_run:
+        if not left:
+            _say(console, f"all {len(runs)} runs are finished in {place}")
+        return [], True
+    for data in {run.config.data.name: run for run in left}.values():
+        load_stream(data.config, wanted.data)  # says what is missing before anything runs
+    complete = finish_jobs([run.job for run in runs], parallel, console) if left else True
+    return [run for run in runs if run.job.finished], complete
+
+
+def benchmarks(runs: Sequence[NeededRun]) -> dict[str, list[NeededRun]]:
+    """Runs by benchmark, in the order in which these come."""
+    found: dict[str, list[NeededRun]] = {}
+    for run in runs:
+        found.setdefault(run.variant.benchmark, []).append(run)
+    return found
+
+
+def comparison(runs: Sequence[NeededRun]) -> Comparison:
+    """Finished runs of one benchmark by name of the variant and seed."""
+    summaries: dict[str, dict[int, dict[str, Any]]] = {}
+    for run in runs:
+        summaries.setdefault(run.variant.name, {})[run.seed] = run.summary()
+    return Comparison(summaries, tuple(run.job.folder for run in runs), ())
+
+
+def _needed(
+    variant: Variant, seed: int, wanted: Reproduction, place: Path, there: Sequence[tuple[Path, dict[str, Any]]]
+) -> NeededRun:
+    settings = (*variant.settings, "accelerator=auto") if wanted.scale == "paper" else variant.settings
+    options = RunOptions(variant.preset, variant.method, seed, wanted.data, None, settings)
+    config = resolve(options)
+    plain = config.to_plain()
+    same = next((folder for folder, other in there if not differences(other, plain)), None)
+    parts = [
+        Path(variant.preset).stem,
+        variant.method,
+        *(word.rpartition(".")[2] for word in variant.settings),
+        f"seed{seed}",
+    ]
+    return NeededRun(variant, seed, config, make_job(options, same or place / "-".join(parts)))
+
+
+def _existing(place: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """Folders with their settings, finished ones first."""
+    if not place.is_dir() or not any(place.iterdir()):
+        return []
+    found = [run for run in runs_in(place) if run.config.is_file()]
+    return [(run.path, run.read_config()) for run in sorted(found, key=lambda run: not run.finished)]
+
+
+def _show_plan(runs: Sequence[NeededRun], parallel: int, place: Path, data: str | None, console: Console) -> None:
+    """What is finished, what is left, and how long that will take here."""
+    table = Table("benchmark", "method", "seeds", "finished", "minutes each, estimated")
+    for column in table.columns[3:]:
+        column.justify = "right"
+    clock = _Estimate(data)
+    rest = 0.0
+    for name, group in benchmarks(runs).items():
+        for variant in dict.fromkeys(run.variant for run in group):
+            mine = [run for run in group if run.variant == variant]
+            left = [run for run in mine if not run.job.finished]
+            minutes = clock.minutes(mine) if left else None
+            rest += (minutes or 0.0) * len(left)
+            seeds = " ".join(str(run.seed) for run in mine)
+            cells = [f"{len(mine) - len(left)} of {len(mine)}", "" if minutes is None else f"{minutes:,.1f}"]
+            table.add_row(name, variant.name, seeds, *cells)
+    console.print(table)
+    count = sum(not run.job.finished for run in runs)
+    _say(
+        console,
+        f"{count} runs to do in {place}/, {parallel} at a time: about {duration(60 * rest / parallel)} on this machine "
+        "(from finished runs of a kind, else from a few steps of the network; methods with a generator take longer)",
+    )
+
+
+class _Estimate:
+    """Minutes of a run: those of finished ones of the same kind, else what its images through the network take here."""
+
+    def __init__(self, data: str | None) -> None:
+        self.data = data
+        self.seconds: dict[str, float] = {}  # per image, by network
+        self.streams: dict[str, TaskStream | None] = {}
+
+    def minutes(self, runs: Sequence[NeededRun]) -> float:
+        done = [run.summary()["processor_minutes"] for run in runs if run.job.finished]
+        if done:
+            return float(sum(done) / len(done))
+        config = runs[0].config
+        key = repr((config.network, config.data.name))
+        if key not in self.seconds:
+            self.seconds[key] = _seconds_per_image(config)
+        return plan_run(config, self._stream(config)).work * self.seconds[key] / 60
+
+    def _stream(self, config: RunConfig) -> TaskStream | None:
+        key = repr(config.data)
+        if key not in self.streams:
+            try:
+                self.streams[key] = load_stream(config, self.data)
+            except MissingData:
+                self.streams[key] = None
+        return self.streams[key]
+
+
+def _seconds_per_image(config: RunConfig, steps: int = 3) -> float:
+    """Forward and backward, the best of some batches on one thread, since runs side by side have one each."""
+    device = as_device(config.accelerator)
+    backbone: Any = create_network(config)
+    backbone = backbone.to(device).train()
+    shape = (config.batch_size, *backbone.input_shape)
+    images = torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(device)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return min(_step(backbone, images) for _ in range(steps + 1)) / config.batch_size
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _step(backbone: Any, images: Tensor) -> float:
+    clock = time.process_time if images.device.type == "cpu" else time.perf_counter  # other programs do not count
+    began = clock()
+    loss = backbone.pooled(images).sum()
+    loss.backward()
+    loss.item()  # waits for the device
+    return clock() - began
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)

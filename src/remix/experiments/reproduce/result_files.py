@@ -1,0 +1,83 @@
+"""What a target leaves: a table in Markdown, the numbers as CSV, a figure, and the page of its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from rich.console import Console
+
+from remix.atomic import write_text, written_whole
+from remix.experiments.compare import as_csv
+from remix.experiments.report import report_command
+from remix.experiments.reproduce.needed_runs import NeededRun
+from remix.experiments.reproduce.targets import Reproduction
+
+__all__ = ["colour_of", "new_figure", "scale_sentence", "tidy", "write_results"]
+
+_COLOURS = {
+    "finetune": "#868e96",
+    "joint": "#212529",
+    "lwf": "#b08968",
+    "deepinversion": "#7b2cbf",
+    "abd": "#d6336c",
+    "rdfcil": "#e8590c",
+    "pmi": "#2f9e44",
+    "remix": "#1971c2",
+}
+
+
+def write_results(
+    wanted: Reproduction,
+    name: str,
+    runs: Sequence[NeededRun],
+    rows: Sequence[Mapping[str, Any]],
+    text: str,
+    figure: Figure,
+    console: Console,
+) -> None:
+    """Write NAME.md, NAME.csv, NAME.png and report.html into the folder of the target, and show the table."""
+    wanted.out.mkdir(parents=True, exist_ok=True)
+    write_text(wanted.out / f"{name}.csv", as_csv(rows))
+    write_text(wanted.out / f"{name}.md", text + "\n")
+    with written_whole(wanted.out / f"{name}.png") as file:
+        figure.savefig(file, format="png", dpi=120)
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    report_command([run.job.folder for run in runs], wanted.out / "report.html", wanted.data, console)
+    written = ", ".join(f"{name}.{kind}" for kind in ("md", "csv", "png"))
+    console.print(f"written  {wanted.out}/{written}, report.html", highlight=False, markup=False, soft_wrap=True)
+
+
+def scale_sentence(wanted: Reproduction, runs: Sequence[NeededRun]) -> str:
+    """Which scale, and what the numbers are of."""
+    tested = {run.summary()["tested_on"] for run in runs}
+    words = "small networks and few epochs, not the paper's" if wanted.scale == "mini" else "the paper's protocol"
+    return (
+        f"Scale `{wanted.scale}` ({words}); tested on {' and '.join(sorted(tested))} images; percent, means over "
+        "tasks; mean ± standard deviation over seeds."
+    )
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """A figure that is drawn into a file, no window."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def tidy(axis: Axes, title: str, across: str = "", up: str = "") -> None:
+    """The look of all figures."""
+    axis.set_title(title, fontsize=10, loc="left")
+    axis.set_xlabel(across, fontsize=9)
+    axis.set_ylabel(up, fontsize=9)
+    axis.tick_params(labelsize=8)
+    axis.grid(alpha=0.25)
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def colour_of(name: str) -> str:
+    """Of a method, the same in every figure; variants have that of their method."""
+    return _COLOURS.get(name.partition("-")[0], "#495057")

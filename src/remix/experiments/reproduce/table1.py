@@ -1,0 +1,103 @@
+"""Methods by data sets and numbers of tasks. The paper's table 1 is of last accuracy, whatever its label says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+from rich.console import Console
+
+from remix.experiments.compare import Comparison, format_comparison, run_rows
+from remix.experiments.reproduce import needed_runs
+from remix.experiments.reproduce.needed_runs import NeededRun, Variant, benchmarks, comparison, need_runs
+from remix.experiments.reproduce.result_files import colour_of, new_figure, scale_sentence, tidy, write_results
+from remix.experiments.reproduce.targets import Reproduction
+from remix.methods import list_methods
+
+__all__ = ["TAKES", "reproduce"]
+
+TAKES = needed_runs.TAKES
+_IMPROVED = "remix-improved"
+
+# Last accuracy as printed in the paper, by preset.
+_PUBLISHED = {
+    "cifar100-5": {"joint": 70.59, "deepinversion": 20.48, "abd": 48.84, "rdfcil": 49.87, "pmi": 52.38, "remix": 52.94},
+    "cifar100-10": {
+        "joint": 70.59,
+        "deepinversion": 11.26,
+        "abd": 36.75,
+        "rdfcil": 41.80,
+        "pmi": 43.90,
+        "remix": 45.38,
+    },
+    "cifar100-20": {"joint": 70.59, "deepinversion": 5.63, "abd": 24.40, "rdfcil": 31.54, "pmi": 32.60, "remix": 33.11},
+    "tiny-5": {"joint": 55.25, "abd": 30.83, "rdfcil": 35.33, "pmi": 37.90, "remix": 38.64},
+    "tiny-10": {"joint": 55.25, "abd": 23.17, "rdfcil": 29.05, "pmi": 32.43, "remix": 33.39},
+    "tiny-20": {"joint": 55.25, "abd": 14.61, "rdfcil": 24.85, "pmi": 25.67, "remix": 27.11},
+}
+
+
+def variants(scale: str) -> list[Variant]:
+    """What the table is made of."""
+    if scale == "paper":
+        return [Variant(preset, method) for preset in _PUBLISHED for method in list_methods()]
+    small = [Variant(preset, method) for preset in ("digits", "cifar100-mini") for method in list_methods()]
+    return [*small, Variant("cifar100-mini-improved", "remix", name=_IMPROVED, benchmark="cifar100-mini")]
+
+
+def reproduce(wanted: Reproduction, console: Console) -> bool:
+    """See `remix.experiments.reproduce`."""
+    runs, complete = need_runs(wanted, variants(wanted.scale), console)
+    if not runs:
+        return complete
+    parts = {name: comparison(group) for name, group in benchmarks(runs).items()}
+    rows = [
+        {"preset": name, "data": mine[0].config.data.name, "tasks": mine[0].config.data.tasks, **row}
+        for name, mine in benchmarks(runs).items()
+        for row in run_rows(parts[name])
+    ]
+    text = "\n\n".join([scale_sentence(wanted, runs), *(_part(name, found) for name, found in parts.items())])
+    write_results(wanted, "table1", runs, rows, text, _figure(parts, runs), console)
+    return complete
+
+
+def _part(name: str, found: Comparison) -> str:
+    lines = [f"## {name}", "", str(format_comparison(found, "markdown"))]
+    printed = {method: value for method, value in _PUBLISHED.get(name, {}).items() if method in found.summaries}
+    if printed:
+        lines += ["", "Last accuracy in the paper: " + ", ".join(f"{m} {v:.2f}" for m, v in printed.items()) + "."]
+    said = []
+    if "remix" in found.summaries:
+        plain = [method for method in found.summaries if method != _IMPROVED]
+        faithful = Comparison({method: found.summaries[method] for method in plain}, (), ())
+        said += faithful.sentences("remix")
+    if {"remix", _IMPROVED} <= found.summaries.keys():
+        pair = {method: found.summaries[method] for method in ("remix", _IMPROVED)}
+        said += Comparison(pair, (), ()).sentences(_IMPROVED)
+    return "\n".join([*lines, *([""] if said else []), *(f"- {sentence}" for sentence in said)])
+
+
+def _figure(parts: dict[str, Comparison], runs: Sequence[NeededRun]) -> Figure:
+    """A panel per benchmark: bars of the mean last accuracy, a dot per seed, the paper's number as a line."""
+    columns = min(3, len(parts))
+    rows = -(-len(parts) // columns)
+    figure = new_figure(4.6 * columns, 3.4 * rows)
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    for panel, (name, found) in zip(panels, parts.items(), strict=False):
+        methods = list(found.summaries)
+        for place, method in enumerate(methods):
+            values = [run["metrics"]["last_accuracy_macro"] for run in found.summaries[method].values()]
+            mean = sum(values) / len(values)
+            panel.barh(place, mean, color=colour_of(method), alpha=0.45)
+            panel.plot(values, [place] * len(values), "o", ms=4, color=colour_of(method))
+            panel.text(max(values) + 1.5, place, f"{mean:.1f}", va="center", fontsize=8)
+            printed = _PUBLISHED.get(name, {}).get(method)
+            if printed is not None:
+                panel.plot([printed, printed], [place - 0.4, place + 0.4], color="black", lw=1.5)
+        panel.set_yticks(range(len(methods)), methods)
+        panel.set_xlim(0, 100)
+        tasks = next(run.config.data.tasks for run in runs if run.variant.benchmark == name)
+        tidy(panel, f"{name}, {tasks} tasks", "last accuracy, %; a dot per seed")
+    for panel in panels[len(parts) :]:
+        panel.set_visible(False)
+    return figure
