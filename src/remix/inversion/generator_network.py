@@ -7,6 +7,8 @@ import itertools
 import torch
 from torch import Tensor, nn
 
+from remix.inversion.doubling import DoublingConvolution
+
 __all__ = ["ImageGenerator"]
 
 
@@ -46,8 +48,7 @@ class ImageGenerator(nn.Module):
         widths = [self.maps] * doublings + [self.maps // 2]
         self.doublings = nn.ModuleList(
             nn.Sequential(
-                nn.Upsample(scale_factor=2),
-                nn.Conv2d(a, b, 3, padding=1),
+                DoublingConvolution(a, b),
                 nn.BatchNorm2d(b, eps=0.8),
                 nn.LeakyReLU(0.2),
             )
@@ -60,7 +61,7 @@ class ImageGenerator(nn.Module):
     def _initialise(self, generator: torch.Generator | None) -> None:
         """Uniform weights and biases within 1 / sqrt(fan in), as torch does by default, from the given generator."""
         for module in self.modules():
-            if isinstance(module, nn.Linear | nn.Conv2d):
+            if isinstance(module, nn.Linear | nn.Conv2d | DoublingConvolution):
                 bound = module.weight[0].numel() ** -0.5
                 nn.init.uniform_(module.weight, -bound, bound, generator=generator)
                 assert module.bias is not None
