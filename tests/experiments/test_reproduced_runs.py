@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from remix.cli import main
-from remix.experiments.reproduce import efficiency, needed_runs, retention, sensitivity, table1
+from remix.experiments.reproduce import efficiency, estimate, retention, sensitivity, table1
 from remix.experiments.reproduce.needed_runs import Variant, need_runs
 from remix.experiments.reproduce.targets import Reproduction, reproduce_target
 from remix.experiments.run_command import run_command
@@ -48,7 +48,7 @@ def test_the_plan_comes_first_and_changes_nothing(tmp_path):
 
 def test_the_paper_s_plan_needs_no_data(tmp_path, monkeypatch):
     monkeypatch.delenv("REMIX_DATA", raising=False)
-    monkeypatch.setattr(needed_runs, "_seconds_per_image", lambda config: 1e-3)
+    monkeypatch.setattr(estimate, "_seconds_per_image", lambda config: 1e-3)
     _, text = make("table1", tmp_path / "t", scale="paper", dry_run=True)
     assert f"{6 * 8 * 5} runs to do" in text
     assert "tiny-20" in text
@@ -168,7 +168,7 @@ def test_table1_names_the_paper_s_numbers_and_keeps_the_improved_one_apart(tmp_p
 def test_what_cannot_be_done_is_refused_in_a_sentence(capsys, tmp_path, monkeypatch, words, message):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("REMIX_DATA", raising=False)
-    monkeypatch.setattr(needed_runs, "_seconds_per_image", lambda config: 1e-3)
+    monkeypatch.setattr(estimate, "_seconds_per_image", lambda config: 1e-3)
     with pytest.raises(SystemExit) as stop:
         main(["reproduce", *words])
     assert stop.value.code == 2

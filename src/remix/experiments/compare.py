@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +16,7 @@ from remix.experiments.paired import Spread, paired_difference, spread
 from remix.experiments.run_config import differences
 from remix.experiments.run_directory import RunDirectory, RunDirectoryError
 from remix.experiments.run_tables import METRICS, small_table
+from remix.experiments.text_tables import as_csv, as_markdown
 from remix.experiments.variants import variant_names
 from remix.learning.metrics import AccuracyMatrix
 from remix.methods import list_methods
@@ -25,7 +24,6 @@ from remix.methods import list_methods
 __all__ = [
     "Comparison",
     "Format",
-    "as_csv",
     "compare_runs",
     "format_comparison",
     "method_rank",
@@ -140,8 +138,7 @@ def format_comparison(found: Comparison, form: Format) -> str | Table:
             table.add_row(*row)
         return table
     if form == "markdown":
-        lines = [heads, ["---"] * 2 + ["---:"] * (len(heads) - 2), *rows]
-        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        return as_markdown(heads, rows, left=2)
     if form == "latex":
         body = "\n".join(" & ".join(cell.replace("±", r"$\pm$") for cell in row) + r" \\" for row in rows)
         columns = "ll" + "r" * (len(heads) - 2)
@@ -184,15 +181,6 @@ def run_rows(found: Comparison) -> list[dict[str, Any]]:
         for name, runs in found.summaries.items()
         for seed, run in runs.items()
     ]
-
-
-def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows that have the same columns, as lines of CSV below their names."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 def runs_in(folder: Path) -> list[RunDirectory]:

@@ -17,6 +17,7 @@ from remix.experiments.reproduce.needed_runs import NeededRun, Variant, comparis
 from remix.experiments.reproduce.result_files import new_figure, tidy, write_results
 from remix.experiments.reproduce.targets import Reproduction
 from remix.experiments.run_directory import RunDirectory
+from remix.experiments.text_tables import as_markdown
 
 __all__ = ["TAKES", "reproduce"]
 
@@ -56,15 +57,14 @@ def _phases(run: NeededRun) -> dict[str, float]:
 
 def _table(found: Comparison, phases: Phases, names: Sequence[str]) -> str:
     methods = list(found.summaries)
-    lines = [["", *methods], ["---", *["---:"] * len(methods)]]
-    lines.append(["seeds", *(" ".join(map(str, runs)) for runs in found.summaries.values())])
+    lines = [["seeds", *(" ".join(map(str, runs)) for runs in found.summaries.values())]]
     for key, name in _COSTS.items():
         values = [[run[key] for run in runs.values()] for runs in found.summaries.values()]
         lines.append([name, *map(_mean, values)])
     for name in names:
         values = [[phases[method, seed].get(name, 0.0) for seed in found.summaries[method]] for method in methods]
         lines.append([f"processor minutes: {name}", *map(_mean, values)])
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return as_markdown(["", *methods], lines)
 
 
 def _mean(values: Sequence[float]) -> str:

@@ -17,8 +17,8 @@ from rich.console import Console
 from safetensors.torch import save_file
 
 from remix.atomic import write_text
-from remix.experiments.compare import as_csv
 from remix.experiments.reproduce.targets import Reproduction
+from remix.experiments.text_tables import as_csv
 
 __all__ = ["TAKES", "dense_bytes", "reproduce"]
 

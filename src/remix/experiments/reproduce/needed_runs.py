@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 from rich.table import Table
-from torch import Tensor
 
-from remix.data import MissingData, TaskStream
 from remix.experiments.compare import Comparison, runs_in
 from remix.experiments.display import duration
+from remix.experiments.reproduce.estimate import RunEstimate
 from remix.experiments.reproduce.targets import Reproduction
 from remix.experiments.run_command import RunOptions, load_stream, resolve
 from remix.experiments.run_config import RunConfig, differences
 from remix.experiments.run_directory import RunDirectory
-from remix.experiments.run_network import create_network
-from remix.experiments.run_plan import plan_run
 from remix.experiments.sweep_command import finish_jobs
 from remix.experiments.sweep_jobs import Job, make_job, parse_seeds
-from remix.learning.devices import as_device
 
 __all__ = ["NeededRun", "Variant", "benchmarks", "comparison", "need_runs"]
 
@@ -164,13 +158,15 @@ def _show_plan(runs: Sequence[NeededRun], parallel: int, place: Path, data: str 
     table = Table("benchmark", "method", "seeds", "finished", "minutes each, estimated")
     for column in table.columns[3:]:
         column.justify = "right"
-    clock = _Estimate(data)
+    clock = RunEstimate(data)
     rest = 0.0
     for name, group in benchmarks(runs).items():
         for variant in dict.fromkeys(run.variant for run in group):
             mine = [run for run in group if run.variant == variant]
             left = [run for run in mine if not run.job.finished]
-            minutes = clock.minutes(mine) if left else None
+            minutes = (
+                clock.minutes(mine[0].config, [run.summary() for run in mine if run.job.finished]) if left else None
+            )
             rest += (minutes or 0.0) * len(left)
             seeds = " ".join(str(run.seed) for run in mine)
             cells = [f"{len(mine) - len(left)} of {len(mine)}", "" if minutes is None else f"{minutes:,.1f}"]
@@ -182,58 +178,6 @@ def _show_plan(runs: Sequence[NeededRun], parallel: int, place: Path, data: str 
         f"{count} runs to do in {place}/, {parallel} at a time: about {duration(60 * rest / parallel)} on this machine "
         "(from finished runs of a kind, else from a few steps of the network; methods with a generator take longer)",
     )
-
-
-class _Estimate:
-    """Minutes of a run: those of finished ones of the same kind, else what its images through the network take here."""
-
-    def __init__(self, data: str | None) -> None:
-        self.data = data
-        self.seconds: dict[str, float] = {}  # per image, by network
-        self.streams: dict[str, TaskStream | None] = {}
-
-    def minutes(self, runs: Sequence[NeededRun]) -> float:
-        done = [run.summary()["processor_minutes"] for run in runs if run.job.finished]
-        if done:
-            return float(sum(done) / len(done))
-        config = runs[0].config
-        key = repr((config.network, config.data.name))
-        if key not in self.seconds:
-            self.seconds[key] = _seconds_per_image(config)
-        return plan_run(config, self._stream(config)).work * self.seconds[key] / 60
-
-    def _stream(self, config: RunConfig) -> TaskStream | None:
-        key = repr(config.data)
-        if key not in self.streams:
-            try:
-                self.streams[key] = load_stream(config, self.data)
-            except MissingData:
-                self.streams[key] = None
-        return self.streams[key]
-
-
-def _seconds_per_image(config: RunConfig, steps: int = 3) -> float:
-    """Forward and backward, the best of some batches on one thread, since runs side by side have one each."""
-    device = as_device(config.accelerator)
-    backbone: Any = create_network(config)
-    backbone = backbone.to(device).train()
-    shape = (config.batch_size, *backbone.input_shape)
-    images = torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(device)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        return min(_step(backbone, images) for _ in range(steps + 1)) / config.batch_size
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _step(backbone: Any, images: Tensor) -> float:
-    clock = time.process_time if images.device.type == "cpu" else time.perf_counter  # other programs do not count
-    began = clock()
-    loss = backbone.pooled(images).sum()
-    loss.backward()
-    loss.item()  # waits for the device
-    return clock() - began
 
 
 def _say(console: Console, text: str) -> None:

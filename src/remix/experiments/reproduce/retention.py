@@ -13,6 +13,7 @@ from remix.experiments.reproduce import needed_runs
 from remix.experiments.reproduce.needed_runs import Variant, need_runs
 from remix.experiments.reproduce.result_files import colour_of, new_figure, scale_sentence, tidy, write_results
 from remix.experiments.reproduce.targets import Reproduction
+from remix.experiments.text_tables import as_markdown
 from remix.learning.metrics import AccuracyMatrix
 
 __all__ = ["TAKES", "reproduce"]
@@ -58,13 +59,13 @@ def _values(rows: Sequence[dict[str, Any]], method: str, column: str) -> dict[in
 
 def _table(rows: Sequence[dict[str, Any]], column: str) -> str:
     tasks = sorted({row["after_task"] for row in rows})
-    lines = [["method", "seeds", *(f"after {task}" for task in tasks)], ["---", "---", *["---:"] * len(tasks)]]
+    lines = []
     for method in dict.fromkeys(row["method"] for row in rows):
         seeds = sorted({row["seed"] for row in rows if row["method"] == method})
         values = _values(rows, method, column)
         cells = [str(spread(values[task])) if task in values else "" for task in tasks]
         lines.append([method, " ".join(map(str, seeds)), *cells])
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return as_markdown(["method", "seeds", *(f"after {task}" for task in tasks)], lines, left=2)
 
 
 def _figure(rows: Sequence[dict[str, Any]]) -> Figure:

@@ -8,7 +8,6 @@ from typing import Any
 from rich.console import Console
 
 from remix.atomic import write_text
-from remix.experiments.compare import as_csv
 from remix.experiments.dream_command import dream_command
 from remix.experiments.dream_files import DreamFiles, SavedDream, load_dream
 from remix.experiments.dream_options import DreamOptions
@@ -16,6 +15,7 @@ from remix.experiments.grids import GridRow, save_grid
 from remix.experiments.measure_command import measure_command
 from remix.experiments.reproduce.targets import Reproduction
 from remix.experiments.sources import NetworkFile
+from remix.experiments.text_tables import as_csv, as_markdown
 from remix.inversion import PriorKind
 
 __all__ = ["TAKES", "reproduce"]
@@ -87,14 +87,14 @@ def _write(wanted: Reproduction, dreams: dict[PriorKind, SavedDream], size: int,
     save_grid(
         wanted.out / "samples.png", shown, f"the same noise, {size} pixels, {steps} steps; only the prior differs"
     )
-    lines = ["| prior | what it is | read as their class by the network itself |", "|---|---|---|"]
+    lines = []
     for prior, (_, words) in _PRIORS.items():
         right, images = (sum(row[key] for row in rows if row["prior"] == prior) for key in ("read as it", "images"))
-        lines.append(f"| {prior} | {words} | {right} of {images} |")
+        lines.append([prior, words, f"{right} of {images}"])
     text = "\n".join([
         f"Scale `{wanted.scale}`: {size} pixels, {steps} steps. Look at samples.png: what an inverted network",
         "says of its own dreams means little. A judge of another kind, more images and seeds: docs/dream_results.md.",
-        "", *lines,
+        "", as_markdown(["prior", "what it is", "read as their class by the network itself"], lines, left=2),
     ])  # fmt: skip
     write_text(wanted.out / "samples.md", text + "\n")
     console.print(text, highlight=False, markup=False, soft_wrap=True)

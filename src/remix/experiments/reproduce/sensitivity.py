@@ -14,6 +14,7 @@ from remix.experiments.reproduce.needed_runs import Variant, need_runs
 from remix.experiments.reproduce.result_files import new_figure, scale_sentence, tidy, write_results
 from remix.experiments.reproduce.targets import Reproduction
 from remix.experiments.run_tables import METRICS
+from remix.experiments.text_tables import as_markdown
 
 __all__ = ["TAKES", "reproduce"]
 
@@ -54,11 +55,11 @@ def _weights(rows: Sequence[dict[str, Any]]) -> list[float]:
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> str:
-    lines = [["weight", "seeds", *METRICS.values()], ["---:", "---", *["---:"] * len(METRICS)]]
+    lines = []
     for weight in _weights(rows):
         values = [_values(rows, weight, metric) for metric in METRICS]
         lines.append([f"{weight:g}", " ".join(map(str, values[0])), *(str(spread([*one.values()])) for one in values)])
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return as_markdown(["weight", "seeds", *METRICS.values()], lines, left=2)
 
 
 def _sentences(rows: Sequence[dict[str, Any]]) -> list[str]:
