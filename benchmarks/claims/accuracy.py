@@ -1,0 +1,150 @@
+"""Claims about the accuracy of learners, from the runs that `remix reproduce` gathers."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from benchmarks.claims.claim import MINI, NOTHING, PAPER, Claim, Finding, Verdict
+from benchmarks.claims.files import Missing, Results
+from benchmarks.claims.seeds import Judgement, by_seed, holds_at, judge, presets_of, scale_of, why_not
+from remix.experiments.paired import spread
+
+TABLE = "reproduce/table1.csv"
+COMMAND = "remix reproduce table1 --scale mini --data DIR"
+LAST = "last_accuracy_macro"
+NAMES = {
+    "finetune": "fine-tuning",
+    "lwf": "LwF",
+    "deepinversion": "DeepInversion",
+    "abd": "ABD",
+    "rdfcil": "R-DFCIL",
+    "pmi": "PMI",
+    "remix": "REMIX",
+    "remix-improved": "REMIX with our improvements",
+    "joint": "joint training",
+}
+ORDER = ("deepinversion", "abd", "rdfcil", "pmi", "remix", "joint")  # of the paper's table, lowest first
+
+
+def _rows(results: Results) -> list[dict[str, str]]:
+    return results.rows(TABLE, "seed", LAST)
+
+
+def _compare(rows: list[dict[str, str]], preset: str, first: str, second: str) -> Judgement | None:
+    values = [by_seed(rows, LAST, preset=preset, method=method) for method in (first, second)]
+    return judge(*values, (NAMES[first], NAMES[second]), "points of last accuracy")
+
+
+def _decide(judged: dict[str, Judgement], measured: list[str]) -> Finding:
+    """By the paper's protocol where it was run, else by the small presets; the claim says "higher"."""
+    if not judged:
+        raise Missing("No runs yet: no preset has both methods with one seed.")
+    scale = PAPER if any(scale_of(preset) == PAPER for preset in judged) else MINI
+    decisive = {preset: judgement for preset, judgement in judged.items() if scale_of(preset) == scale}
+    lower = [preset for preset, judgement in decisive.items() if judgement.sign < 0]
+    silent = [f"`{preset}`: {why_not(judgement)}" for preset, judgement in decisive.items() if judgement.sign == 0]
+    if lower:
+        because = f"The opposite is measured on {', '.join(f'`{preset}`' for preset in lower)}."
+    elif silent:
+        because = "; ".join(silent) + "."
+    else:
+        because = "Higher beyond chance wherever it was run."
+    verdict = Verdict.NOT_SHOWN if lower or silent else holds_at(scale)
+    return Finding(tuple(measured), verdict, because, scale)
+
+
+def _against(first: str, second: str, *, also: str | None = None, results: Results) -> Finding:
+    rows = _rows(results)
+    judged, measured = {}, []
+    for preset in presets_of(rows):
+        judgement = _compare(rows, preset, first, second)
+        if judgement is None:
+            continue
+        judged[preset] = judgement
+        measured.append(f"`{preset}`: {judgement.sentence}")
+        other = _compare(rows, preset, also, second) if also else None
+        if other is not None:
+            measured.append(f"`{preset}`, not the paper's method: {other.sentence}")
+    return _decide(judged, measured)
+
+
+def _remix_over_pmi(results: Results) -> Finding:
+    return _against("remix", "pmi", also="remix-improved", results=results)
+
+
+def _forgetting(results: Results) -> Finding:
+    return _against("remix", "finetune", results=results)
+
+
+def _order(results: Results) -> Finding:
+    rows = _rows(results)
+    measured, pairs = [], {}
+    for preset in presets_of(rows):
+        values = {method: by_seed(rows, LAST, preset=preset, method=method) for method in NAMES}
+        present = [method for method in ORDER if values[method]]
+        if len(present) < len(ORDER):
+            absent = ", ".join(NAMES[method] for method in ORDER if method not in present)
+            measured.append(f"`{preset}`: no runs of {absent}.")
+            continue
+        means = "; ".join(
+            f"{NAMES[m]} {spread([*values[m].values()])} ({len(values[m])} seeds)" for m in NAMES if values[m]
+        )
+        measured.append(f"`{preset}`, last accuracy, %: {means}.")
+        for low, high in pairwise(ORDER):
+            judgement = _compare(rows, preset, high, low)
+            if judgement is not None:
+                pairs[preset, low, high] = judgement
+                measured.append(f"`{preset}`: {judgement.sentence}")
+    if not pairs:
+        return Finding(
+            tuple(measured), Verdict.NOT_SHOWN, "No preset has runs of all methods with common seeds.", NOTHING
+        )
+    scale = PAPER if any(scale_of(preset) == PAPER for preset, _, _ in pairs) else MINI
+    decisive = {key: judgement for key, judgement in pairs.items() if scale_of(key[0]) == scale}
+    shown = [key for key, judgement in decisive.items() if judgement.sign > 0]
+    reversed_ = [key for key, judgement in decisive.items() if judgement.sign < 0]
+    complete = len(decisive) == len(shown) and len(decisive) % (len(ORDER) - 1) == 0
+    because = f"Of {len(decisive)} neighbouring pairs {len(shown)} are in the paper's order beyond chance"
+    if reversed_:
+        swapped = "; ".join(f"`{preset}`: {NAMES[high]} is below {NAMES[low]}" for preset, low, high in reversed_)
+        because += f", {len(reversed_)} in the opposite order ({swapped})"
+    return Finding(tuple(measured), holds_at(scale) if complete else Verdict.NOT_SHOWN, because + ".", scale)
+
+
+def _remix_statement(results: Results) -> str:
+    table = results.published["table 1"]
+    gains = [remix - pmi for remix, pmi in zip(table["REMIX"], table["PMI"], strict=True)]
+    return (
+        f"REMIX is above PMI in all {len(gains)} settings of Table 1, by {min(gains):.2f} to {max(gains):.2f} points."
+    )
+
+
+CLAIMS = (
+    Claim(
+        "remix-over-pmi",
+        "REMIX is more accurate than PMI",
+        _remix_statement,
+        "Abstract; experiments, Table 1",
+        COMMAND,
+        (TABLE,),
+        _remix_over_pmi,
+    ),
+    Claim(
+        "order",
+        "The order of the methods in Table 1",
+        lambda results: f"From the lowest to the highest: {', '.join(NAMES[method] for method in ORDER)}.",
+        "Experiments, Table 1",
+        COMMAND,
+        (TABLE,),
+        _order,
+    ),
+    Claim(
+        "forgetting",
+        "Replaying synthetic images mitigates forgetting",
+        lambda results: "Pseudo-samples from model inversion keep what fine-tuning forgets.",
+        "Introduction; related work",
+        COMMAND,
+        (TABLE,),
+        _forgetting,
+    ),
+)

@@ -1,0 +1,174 @@
+"""Claims about single tasks and about the weight of the Laplace term."""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+from benchmarks.claims.accuracy import NAMES
+from benchmarks.claims.claim import MINI, PAPER, Claim, Finding, Verdict
+from benchmarks.claims.files import Missing, Results
+from benchmarks.claims.own_numbers import CURVES
+from benchmarks.claims.seeds import FEWEST_SEEDS, Judgement, by_seed, holds_at, judge, presets_of, scale_of, why_not
+
+RETENTION, LAMBDA = "reproduce/retention.csv", "reproduce/lambda.csv"
+OLD, NEW = "old_task_accuracy", "new_task_accuracy"
+FIRST_TASK_PRESET = "cifar100-10"
+NEAR = 1.5  # points around the published first-task accuracy
+
+
+def _mean_over_tasks(rows: list[dict[str, str]], column: str, preset: str, method: str) -> dict[int, float]:
+    """Mean over the later tasks, by seed; the first task has no old ones."""
+    found: dict[int, list[float]] = {}
+    for row in rows:
+        if (row["preset"], row["method"]) == (preset, method):
+            found.setdefault(int(row["seed"]), []).append(float(row[column]))
+    return {seed: fmean(values) for seed, values in found.items()}
+
+
+def _retention(results: Results) -> Finding:
+    curves = results.published[CURVES]
+    pairs = list(zip(curves["REMIX"]["old tasks"], curves["PMI"]["old tasks"], strict=True))
+    higher = sum(remix > pmi for remix, pmi in pairs)
+    measured = [
+        f"The authors' curves: REMIX is higher on old tasks after {higher} of {len(pairs)} tasks (means over seeds)."
+    ]
+    rows = results.rows(RETENTION, "seed", "after_task", OLD, NEW)
+    scales: list[str] = []
+    problems: list[str] = []
+    for preset in presets_of(rows):
+        judged: dict[str, Judgement] = {}
+        for column, words in ((OLD, "old"), (NEW, "new")):
+            values = [_mean_over_tasks(rows, column, preset, method) for method in ("remix", "pmi")]
+            judgement = judge(
+                *values, (NAMES["remix"], NAMES["pmi"]), f"points on {words} tasks, mean over later tasks"
+            )
+            if judgement is not None:
+                judged[words] = judgement
+                measured.append(f"`{preset}`: {judgement.sentence}")
+        if len(judged) < 2:
+            continue
+        scales.append(scale_of(preset))
+        if judged["old"].sign <= 0:
+            problems.append(f"`{preset}`, old tasks: {'lower' if judged['old'].sign < 0 else why_not(judged['old'])}")
+        if judged["new"].sign < 0:
+            problems.append(f"`{preset}`, new tasks: lower")
+    if not scales:
+        raise Missing("No runs yet: no preset has both methods with one seed.")
+    scale = PAPER if {*scales} == {PAPER} else MINI
+    return Finding(
+        tuple(measured),
+        Verdict.NOT_SHOWN if problems else holds_at(scale),
+        "; ".join(problems) + "." if problems else "Higher on old tasks beyond chance, not lower on new ones.",
+        scale,
+    )
+
+
+def _lambda(results: Results) -> Finding:
+    average, last = "average_incremental_accuracy_macro", "last_accuracy_macro"
+    rows = results.rows(LAMBDA, "seed", "weight", average, last)
+    bound = results.published["lambda"]["average incremental accuracy varies by less than"]
+    measured, problems, scales = [], [], []
+    for preset in presets_of(rows):
+        weights = sorted({float(row["weight"]) for row in rows if row["preset"] == preset})
+        chosen = {
+            weight: [r for r in rows if r["preset"] == preset and float(r["weight"]) == weight] for weight in weights
+        }
+        means = {weight: fmean(float(row[average]) for row in chosen[weight]) for weight in weights}
+        lasts = {weight: by_seed(chosen[weight], last) for weight in weights}
+        seeds = min(len(values) for values in lasts.values())
+        width = max(means.values()) - min(means.values())
+        best, *others = sorted(weights, key=lambda weight: -fmean(lasts[weight].values()))
+        measured.append(
+            f"`{preset}`, weights {', '.join(f'{weight:g}' for weight in weights)}, at least {seeds} seed(s) each: average "
+            f"incremental accuracy varies by {width:.2f} points. Last accuracy, %: "
+            + "; ".join(f"{weight:g}: {fmean(lasts[weight].values()):.2f}" for weight in weights)
+            + f"; highest with {best:g}."
+        )
+        judgement = (
+            judge(lasts[best], lasts[others[0]], (f"Weight {best:g}", f"the next, {others[0]:g}"), "points")
+            if others
+            else None
+        )
+        if judgement is not None:
+            measured.append(f"`{preset}`, last accuracy: {judgement.sentence}")
+        scales.append(scale_of(preset))
+        if len(weights) < 2 or seeds < FEWEST_SEEDS:
+            problems.append(f"`{preset}`: fewer than {FEWEST_SEEDS} seeds for each of several weights")
+        elif width >= bound:
+            problems.append(f"`{preset}`: varies by {width:.2f} points, not below {bound}")
+        if judgement is None or judgement.sign <= 0:
+            problems.append(
+                f"`{preset}`: no clear best weight, {'one weight only' if judgement is None else why_not(judgement)}"
+            )
+    scale = PAPER if {*scales} == {PAPER} else MINI
+    return Finding(
+        tuple(measured),
+        Verdict.NOT_SHOWN if problems else holds_at(scale),
+        "; ".join(problems) + "." if problems else "Stable on average, with a clear best weight for last accuracy.",
+        scale,
+    )
+
+
+def _first_task(results: Results) -> Finding:
+    published = results.published[CURVES]
+    target = fmean(published[method]["new task"][0] for method in ("REMIX", "PMI"))
+    rows = [row for row in results.rows(RETENTION, "seed", "after_task", NEW) if row["preset"] == FIRST_TASK_PRESET]
+    if not rows:
+        raise Missing(f"No runs yet of `{FIRST_TASK_PRESET}`: small presets use another network and fewer epochs.")
+    first = min(int(row["after_task"]) for row in rows)
+    values = [float(row[NEW]) for row in rows if int(row["after_task"]) == first]
+    near = abs(fmean(values) - target) < NEAR
+    return Finding(
+        (f"`{FIRST_TASK_PRESET}`: {fmean(values):.2f} % over {len(values)} runs; published {target:.2f} %.",),
+        Verdict.HOLDS if near else Verdict.NOT_SHOWN,
+        f"{'Within' if near else 'Not within'} {NEAR} points.",
+        PAPER,
+    )
+
+
+def _first_task_statement(results: Results) -> str:
+    curves = results.published[CURVES]
+    return (
+        f"After the first of ten tasks of CIFAR-100 the network is right on {curves['REMIX']['new task'][0]:.1f} % (REMIX) and "
+        f"{curves['PMI']['new task'][0]:.1f} % (PMI) of the test images: the first thing to reproduce."
+    )
+
+
+def _lambda_statement(results: Results) -> str:
+    weights = results.published["lambda"]
+    return (
+        "Average incremental accuracy hardly depends on the weight of the new term (less than "
+        f"{weights['average incremental accuracy varies by less than']} points); last accuracy has a clear best value "
+        f"({weights['best for last accuracy on CUB-200']}, on CUB-200 with CLIP)."
+    )
+
+
+CLAIMS = (
+    Claim(
+        "retention",
+        "Better on old tasks, as good on new ones",
+        lambda results: "REMIX is consistently more accurate than PMI on old tasks, and about equal on the new one.",
+        "Experiments, learning capacity and retention",
+        "remix reproduce retention --scale mini --data DIR",
+        (RETENTION,),
+        _retention,
+    ),
+    Claim(
+        "lambda",
+        "Sensitivity to the weight of the Laplace term",
+        _lambda_statement,
+        "Experiments, sensitivity",
+        "remix reproduce lambda --scale mini --data DIR",
+        (LAMBDA,),
+        _lambda,
+    ),
+    Claim(
+        "first-task",
+        "Accuracy of the first task",
+        _first_task_statement,
+        "Curves published with the code, CIFAR-100 in ten tasks",
+        f"remix run {FIRST_TASK_PRESET} --data DIR",
+        (RETENTION,),
+        _first_task,
+    ),
+)

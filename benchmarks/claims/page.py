@@ -1,0 +1,78 @@
+"""docs/claims.md from the findings."""
+
+from __future__ import annotations
+
+from benchmarks.claims import accuracy, cost, learning_curves, likelihood, mathematics, merging, own_numbers, samples
+from benchmarks.claims import untested as rest
+from benchmarks.claims.claim import Claim, Finding, Verdict
+from benchmarks.claims.files import PUBLISHED, Results
+from benchmarks.claims.seeds import ENOUGH_SEEDS, FEWEST_SEEDS
+
+PARTS: tuple[tuple[str, tuple[Claim, ...]], ...] = (
+    ("Learning", accuracy.CLAIMS + learning_curves.CLAIMS),
+    ("The paper's own numbers", own_numbers.CLAIMS),
+    ("The covariance", mathematics.CLAIMS + merging.CLAIMS),
+    ("Likelihood of features", likelihood.CLAIMS),
+    ("Synthetic images", samples.CLAIMS),
+    ("Time and memory", cost.CLAIMS),
+    ("Others", rest.CLAIMS),
+)
+CLAIMS = tuple(claim for _, claims in PARTS for claim in claims)
+
+HEAD = """# The paper's claims, tested
+
+Made by `python -m benchmarks.claims` from the result files; do not edit. No number here is typed by hand: those of the
+paper stand in [published.json](claims/published.json), ours in the files named with each claim, and the verdicts are
+computed from them. A test fails when this page is older than its files.
+
+- **holds**: confirmed at the paper's scale or size, or by mathematics.
+- **holds at mini scale**: confirmed here with small networks, few images or few epochs. The paper's scale was not run.
+- **not shown**: no runs, too few seeds, a difference inside the noise, or the opposite measured at mini scale. The reason
+  is given.
+- **wrong as stated**: contradicted by mathematics, by the paper's own numbers, or by a direct measurement.
+
+A difference between methods counts when the bootstrap interval over paired seeds excludes 0; with fewer than
+{enough} seeds Student's interval must exclude it too, and with fewer than {fewest} none counts.
+"""
+
+
+def page(results: Results) -> str:
+    """The whole page."""
+    findings = {claim.name: claim.finding(results) for claim in CLAIMS}
+    counts = {verdict: sum(finding.verdict is verdict for finding in findings.values()) for verdict in Verdict}
+    lines = [HEAD.format(enough=ENOUGH_SEEDS, fewest=FEWEST_SEEDS)]
+    lines.append(
+        f"{len(CLAIMS)} claims: " + ", ".join(f"{count} {each.value}" for each, count in counts.items()) + ".\n"
+    )
+    lines += ["| claim | verdict | scale |", "|---|---|---|"]
+    for part, claims in PARTS:
+        lines.append(f"| *{part}* | | |")
+        for claim in claims:
+            finding = findings[claim.name]
+            lines.append(f"| [{claim.title}](#{claim.name}) | {_strong(finding.verdict)} | {finding.scale} |")
+    for part, claims in PARTS:
+        lines += ["", f"## {part}"]
+        for claim in claims:
+            lines += ["", *_section(claim, findings[claim.name], results)]
+    return "\n".join(lines) + "\n"
+
+
+def _strong(verdict: Verdict) -> str:
+    return verdict.value if verdict is Verdict.NOT_SHOWN else f"**{verdict.value}**"
+
+
+def _section(claim: Claim, finding: Finding, results: Results) -> list[str]:
+    lines = [f'### {claim.title} <a id="{claim.name}"></a>', ""]
+    lines += [f"Claim: {claim.statement(results)} ({claim.place})", ""]
+    lines += [f"**{finding.verdict.value.capitalize()}** (scale: {finding.scale}). {finding.because}", ""]
+    lines += [f"- {sentence}" for sentence in finding.measured] + [""] * bool(finding.measured)
+    if claim.command:
+        lines.append(f"Command: `{claim.command}`")
+    files = [name for name in claim.files if (results.folder / name).exists()]
+    if files:
+        lines[-1] += ". Files: " + ", ".join(f"[{name}]({name})" for name in files)
+    elif not claim.command and finding.measured:
+        lines.append(f"Computed from [{PUBLISHED}]({PUBLISHED})")
+    if lines[-1] == "":
+        lines.pop()
+    return lines

@@ -1,0 +1,95 @@
+"""Claims that nothing here tests, and what stands in the way; and privacy, which the paper takes for granted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from benchmarks.claims.claim import MINI, NOTHING, Claim, Finding, Verdict
+from benchmarks.claims.files import Results
+
+AUDITS = ("privacy/audit_cifar.json", "privacy/audit_imagenette.json")
+
+
+def _because(reason: str) -> Callable[[Results], Finding]:
+    return lambda results: Finding((), Verdict.NOT_SHOWN, reason, NOTHING)
+
+
+def _clip_statement(results: Results) -> str:
+    table = results.published["CLIP"]
+    rows = zip(table["columns"], table["REMIX + MoE-Adapter"], table["PMI + MoE-Adapter"], strict=True)
+    each = "; ".join(f"{name} {remix:.2f} against {pmi:.2f}" for name, remix, pmi in rows)
+    return f"With CLIP and adapters REMIX is the best method without stored images: {each} for PMI."
+
+
+def _privacy(results: Results) -> Finding:
+    audits = [results.json(name) for name in AUDITS]
+    copies = any(space["stands_out"] for audit in audits for space in audit["spaces"].values())
+    dreams = " and ".join(f"{audit['counts']['dreams']}" for audit in audits)
+    images = " and ".join(f"{audit['counts']['training images']:,}" for audit in audits)
+    return Finding(
+        (
+            f"Nearest training images of {dreams} dreams among {images} images: dreams are "
+            f"{'nearer to' if copies else 'not nearer to'} training images than held-out images are, in "
+            f"{'some' if copies else 'any'} of {len(audits[0]['spaces'])} measures ([privacy](privacy.md)).",
+        ),
+        Verdict.NOT_SHOWN,
+        "Some dreams stand out as near copies."
+        if copies
+        else "No copies were found, which is no proof that nothing about a training image can be learned from the model.",
+        MINI,
+    )
+
+
+CLAIMS = (
+    Claim(
+        "clip",
+        "Accuracy with CLIP",
+        _clip_statement,
+        "Experiments, results on ViT backbone; appendix, ViT efficiency table",
+        None,
+        (),
+        _because("Not tested: the weights of the CLIP backbone are not available here, and this part is not built."),
+    ),
+    Claim(
+        "samples-vit",
+        "Better synthetic images from a vision transformer",
+        lambda results: "Images dreamed by a ViT-B/16 are more coherent with the Laplace covariance.",
+        "Experiments and appendix, qualitative analysis of generated samples",
+        None,
+        (),
+        _because("Not tested: no such network is available here, and the paper does not give the weight it used."),
+    ),
+    Claim(
+        "layer-wise",
+        "Inversion layer by layer converges faster",
+        lambda results: (
+            "Splitting inversion into layers turns one hard problem into easy ones, and converges faster than "
+            "inverting the whole network at once."
+        ),
+        "Appendices on generator training and on qualitative analysis",
+        None,
+        (),
+        _because("No runs yet: inversion with and without the layer-wise phase was not compared at equal cost."),
+    ),
+    Claim(
+        "tiny-imagenet",
+        "The same on Tiny-ImageNet",
+        lambda results: "Gains and retention on Tiny-ImageNet are as on CIFAR-100.",
+        "Table 1; appendix, Tiny-ImageNet",
+        "remix reproduce table1 --scale paper --data DIR",
+        (),
+        _because("No runs yet: the data are not available here. The command runs it on a machine with a GPU."),
+    ),
+    Claim(
+        "privacy",
+        "Synthetic images in place of private data",
+        lambda results: (
+            "Where data must not be stored, images from model inversion can stand in for them (the paper's "
+            "motivation; it does not test it)."
+        ),
+        "Introduction",
+        "python -m benchmarks.dream_audit --data DIR --cache DIR",
+        AUDITS,
+        _privacy,
+    ),
+)
