@@ -45,6 +45,7 @@ class Claim:
         statement: from the published numbers to what the paper says.
         place: where the paper says it.
         command: what makes the result files; None when they are the published numbers alone.
+        needs: data and time of that command.
         files: result files below docs/, "claims/published.json" excepted: every claim may read that one.
         examine: from the results to the finding; raises `Missing` for what is not there yet.
     """
@@ -54,6 +55,7 @@ class Claim:
     statement: Callable[[Results], str]
     place: str
     command: str | None
+    needs: str | None
     files: tuple[str, ...]
     examine: Callable[[Results], Finding]
 

@@ -32,7 +32,8 @@ def _memory(results: Results) -> Finding:
     return Finding(
         (
             f"Files of the layers of a ResNet-34 (D = {dims}): "
-            f"{file / 2**20:.2f} MiB in all, {min(vectors):.3f} to {max(vectors):.3f} float32 numbers per dimension. The "
+            f"{file / 2**20:.2f} MiB in all, {min(vectors):.3f} to {max(vectors):.3f} float32 numbers per dimension. "
+            "The "
             f"dense matrices would take {dense / 2**30:.2f} GiB (computed), {dense / file:,.0f} times as much.",
             f"The covariance is {paper['vectors of the covariance in the text']} vectors, as the text says; the table "
             f"counts {counted:.0f}, the mean included. Its units are MiB and GiB.",
@@ -54,7 +55,8 @@ def _million(results: Results) -> Finding:
         (
             f"Rows drawn from a known covariance, N = {large['N']}. D = {large['D']:,}: fitted in "
             f"{large['fit']['processor seconds']:.0f} processor seconds with at most "
-            f"{large['peak bytes of the process'] / 2**30:.1f} GiB in the whole process; {large['held-out gain']:.3f} nats per "
+            f"{large['peak bytes of the process'] / 2**30:.1f} GiB in the whole process; {large['held-out gain']:.3f} "
+            "nats per "
             f"dimension above the diagonal on held-out rows, the truth {large['held-out gain of the truth']:.3f}.",
             f"Time of a fit: {large['fit']['processor seconds'] / small['fit']['processor seconds']:.0f} times that of "
             f"D = {small['D']:,}, for {large['D'] / small['D']:.0f} times the dimensions.",
@@ -78,7 +80,8 @@ def _frobenius_choice(results: Results) -> Finding:
     contradicted = better == len(pairs) and faster > len(pairs) / 2
     return Finding(
         (
-            f"Fit by likelihood against the paper's recipe (Frobenius distance, Adam) on {len(pairs)} sets of features, "
+            f"Fit by likelihood against the paper's recipe (Frobenius distance, Adam) on {len(pairs)} sets of "
+            "features, "
             f"held-out rows: the likelihood fit is better in {better}, faster in {faster}.",
             f"The recipe ends below the diagonal Gaussian in {below} of them. One split and one seed for each set.",
         ),
@@ -109,7 +112,8 @@ def _overhead(results: Results) -> Finding:
             sum(part["remix"][s] for s in common) / sum(part["pmi"][s] for s in common) - 1 for part in (time, memory)
         ]
         measured.append(
-            f"`{preset}`: REMIX takes {overhead[0]:+.1%} time and {overhead[1]:+.1%} memory. {longer.sentence} {more.sentence}"
+            f"`{preset}`: REMIX takes {overhead[0]:+.1%} time and {overhead[1]:+.1%} memory. {longer.sentence} "
+            f"{more.sentence}"
         )
         if len(common) >= FEWEST_SEEDS:
             overheads += overhead
@@ -140,7 +144,8 @@ def _overhead_statement(results: Results) -> str:
 def _memory_statement(results: Results) -> str:
     table = results.published["memory"]
     return (
-        f"Memory is linear in D: {table['laplace, MiB']} MB in place of {table['dense, GiB']:.2f} GB for full maps of a "
+        f"Memory is linear in D: {table['laplace, MiB']} MB in place of {table['dense, GiB']:.2f} GB for full maps of "
+        "a "
         f"ResNet-34, a {table['saving']:,}th."
     )
 
@@ -152,6 +157,7 @@ CLAIMS = (
         _memory_statement,
         "Abstract; contributions; appendix on computational efficiency, memory table",
         "remix reproduce memory",
+        None,
         (MEMORY,),
         _memory,
     ),
@@ -161,6 +167,7 @@ CLAIMS = (
         lambda results: "The model works on whole feature maps of up to millions of elements.",
         "Method, results on samples and their captions",
         "python -m benchmarks --only scale",
+        "minutes",
         (SCALE,),
         _million,
     ),
@@ -173,6 +180,7 @@ CLAIMS = (
         ),
         "Method, Laplace Covariance Model; appendix on implementation",
         "python -m benchmarks.fit_quality --data DIR",
+        "CIFAR-100, Imagenette and the weights of a ResNet-34",
         (FIT,),
         _frobenius_choice,
     ),
@@ -182,6 +190,7 @@ CLAIMS = (
         _overhead_statement,
         "Appendix on computational efficiency, ResNet-32 table",
         "remix reproduce efficiency --scale mini --data DIR",
+        "CIFAR-100 and hours",
         (EFFICIENCY,),
         _overhead,
     ),

@@ -39,7 +39,8 @@ def _tridiagonal(results: Results) -> Finding:
     wrong = kernel < ROUNDING < sigma
     return Finding(
         (
-            f"Worked example with {len(coord)} coordinates, sorted. Largest entry outside the three middle diagonals: of "
+            f"Worked example with {len(coord)} coordinates, sorted. Largest entry outside the three middle diagonals: "
+            "of "
             f"the inverse of K {'zero up to rounding' if kernel < ROUNDING else f'{kernel:.4f}'}, of the inverse of "
             f"Sigma {sigma:.4f}.",
             "The inverse of K is tridiagonal. Adding diag(d) destroys that: the inverse of Sigma is dense, with "
@@ -80,9 +81,11 @@ def _exact_likelihood(results: Results) -> Finding:
     return Finding(
         (
             "Worked example: the log-likelihood agrees with that of the dense Gaussian "
-            f"{'up to rounding' if error < ROUNDING else f'to {error:.0e}'}. Relative difference to other libraries: {peers}.",
+            f"{'up to rounding' if error < ROUNDING else f'to {error:.0e}'}. Relative difference to other libraries: "
+            f"{peers}.",
             f"Value and gradient of {small['B']} rows: {1e3 * small['seconds'][work]:.0f} ms at D = {small['D']:,}, "
-            f"{1e3 * large['seconds'][work]:.0f} ms at D = {large['D']:,}. Time grows as D^{exponent:.2f} between the two "
+            f"{1e3 * large['seconds'][work]:.0f} ms at D = {large['D']:,}. Time grows as D^{exponent:.2f} between the "
+            "two "
             "(a sorted order is kept while parameters do not change; larger data no longer fit the caches).",
         ),
         Verdict.HOLDS if good else Verdict.NOT_SHOWN,
@@ -113,7 +116,8 @@ def _implicit_frobenius(results: Results) -> Finding:
         (
             "Worked example: the expanded form equals the distance of the dense matrices "
             f"{'up to rounding' if error < ROUNDING else f'to {error:.0e}'}.",
-            f"Value and all gradients for {small['B']} rows: {1e3 * small['seconds'][work]:.0f} ms at D = {small['D']:,}, "
+            f"Value and all gradients for {small['B']} rows: {1e3 * small['seconds'][work]:.0f} ms at D = "
+            f"{small['D']:,}, "
             f"{1e3 * large['seconds'][work]:.0f} ms at D = {large['D']:,}; time grows as D^{exponent:.2f}.",
         ),
         Verdict.HOLDS if good else Verdict.NOT_SHOWN,
@@ -150,6 +154,7 @@ CLAIMS = (
         lambda results: "The covariance is dense, but its inverse has three diagonals only.",
         "Introduction; Method, Laplace Covariance Model; appendix on the Markov random field",
         "python -m benchmarks.claims",
+        "a few seconds",
         (),
         _tridiagonal,
     ),
@@ -159,6 +164,7 @@ CLAIMS = (
         lambda results: "Log-likelihood and log determinant are exact, without dense matrices, in O(D log D) time.",
         "Abstract; Method; appendix on generator training (Kalman filter)",
         "python -m benchmarks --only speed",
+        "minutes and the packages celerite2 and pyro-ppl",
         (SPEED,),
         _exact_likelihood,
     ),
@@ -171,6 +177,7 @@ CLAIMS = (
         ),
         "Method; appendices on the Frobenius objective and on prefix sums",
         "python -m benchmarks --only speed",
+        "minutes and the packages celerite2 and pyro-ppl",
         (SPEED,),
         _implicit_frobenius,
     ),
@@ -180,6 +187,7 @@ CLAIMS = (
         lambda results: "The diagonal term, positive by construction, makes the covariance numerically stable.",
         "Method, Laplace Covariance Model",
         "python -m benchmarks.claims",
+        "a few seconds",
         (),
         _stable,
     ),

@@ -1,6 +1,6 @@
 """Merging the covariances of two tasks, and the claim about it.
 
-``python -m benchmarks.claims.merging`` measures on drawn covariances (half a minute) and writes docs/claims/merging.json.
+``python -m benchmarks.claims.merging`` measures on drawn covariances (seconds) and writes docs/claims/merging.json.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def measure() -> dict[str, Any]:
         "D": DIM,
         "old classes": OLD_CLASSES,
         "new classes": NEW_CLASSES,
-        "standard deviation of the means, in units of the features": SHIFT,
+        "standard deviation of the means": SHIFT,
         "relative Frobenius error by seed": errors,
     }
 
@@ -79,11 +79,12 @@ def _examine(results: Results) -> Finding:
     good = better.sign > 0
     return Finding(
         (
-            f"Drawn covariances in different orders, D = {data['D']}, {data['old classes']} old and {data['new classes']} new "
+            f"Drawn covariances in different orders, D = {data['D']}, {data['old classes']} old and "
+            f"{data['new classes']} new "
             f"classes. Relative error to the weighted covariance: merged {means['merged']:.0f} %, old model kept "
             f"{means['old model kept']:.0f} %, correlations dropped {means['diagonal']:.0f} %. {better.sentence}",
             "The formula leaves out that tasks have different means. With means that differ by a standard deviation of "
-            f"{data['standard deviation of the means, in units of the features']:g} around zero in every feature, the covariance of all "
+            f"{data['standard deviation of the means']:g} in every feature, the covariance of all "
             f"data is missed by {means['means left out']:.0f} %. `remix.laplace.merge` puts the missing term back.",
             "Whether it helps a learner over tasks was not measured apart from the rest.",
         ),
@@ -103,6 +104,7 @@ CLAIMS = (
         ),
         "Method, integration into class-incremental learning",
         "python -m benchmarks.claims.merging",
+        "a few seconds",
         (FILE,),
         _examine,
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from statistics import fmean
 
 from benchmarks.claims.claim import PUBLISHED_NUMBERS, Claim, Finding, Verdict
@@ -60,7 +61,8 @@ def _efficiency_label(results: Results) -> Finding:
     expected = " and ".join(f"{table[m][named]:.2f}" for m in methods)
     return Finding(
         (
-            f"The efficiency table prints {printed}. In Table 1 the column {table['columns'][named]} has {expected}; the "
+            f"The efficiency table prints {printed}. In Table 1 the column {table['columns'][named]} has {expected}; "
+            "the "
             f"printed numbers are those of {', '.join(table['columns'][index] for index in found) or 'no column'}.",
             "It is therefore not known which runs the times and the memory belong to.",
         ),
@@ -72,13 +74,14 @@ def _efficiency_label(results: Results) -> Finding:
 
 def _efficiency_caption(results: Results) -> str:
     column = results.published["efficiency, ResNet-32"]["column its caption names"]
-    return f"Time, memory and accuracy of the efficiency table are those of {results.published['table 1']['columns'][column]}."
+    name = results.published["table 1"]["columns"][column]
+    return f"Time, memory and accuracy of the efficiency table are those of {name}."
 
 
 def _gains_grow(results: Results) -> Finding:
     gains = _gains(results)
     half = len(gains) // 2
-    rising = [all(a[1] < b[1] for a, b in zip(part, part[1:], strict=False)) for part in (gains[:half], gains[half:])]
+    rising = [all(a[1] < b[1] for a, b in pairwise(part)) for part in (gains[:half], gains[half:])]
     return Finding(
         ("Differences in Table 1: " + "; ".join(f"{name} {gain:+.2f}" for name, gain in gains) + ".",),
         Verdict.HOLDS if all(rising) else Verdict.WRONG_AS_STATED,
@@ -90,7 +93,7 @@ def _gains_grow(results: Results) -> Finding:
 
 
 def _largest_gain(results: Results) -> Finding:
-    name, gain = _largest(results)
+    _, gain = _largest(results)
     judgement = judge(_last(results, "REMIX"), _last(results, "PMI"), ("REMIX", "PMI"))
     if judgement is None:
         raise ValueError("the published runs have no seed in common")
@@ -98,7 +101,8 @@ def _largest_gain(results: Results) -> Finding:
     return Finding(
         (
             f"{gain:+.2f} points compares runs of the authors with a number taken from another paper. The runs of both "
-            "methods that the authors plotted give the fairer comparison (taken as paired in the order they are listed):",
+            "methods that the authors plotted give the fairer comparison (taken as paired in the order they are "
+            "listed):",
             judgement.sentence,
         ),
         Verdict.HOLDS if confirmed else Verdict.NOT_SHOWN,
@@ -125,9 +129,12 @@ def _deviation(results: Results) -> Finding:
     fits = least <= printed
     return Finding(
         (
-            f"The {len(values)} plotted runs end at {', '.join(f'{value:.2f}' for value in values)}: standard deviation "
-            f"{own.std:.2f}. Any {runs} runs that contain these have at least {least:.2f}; the table prints {printed:.2f}.",
-            "Either the number is something else than a standard deviation, or the plotted runs are not among those of the "
+            f"The {len(values)} plotted runs end at {', '.join(f'{value:.2f}' for value in values)}: standard "
+            "deviation "
+            f"{own.std:.2f}. Any {runs} runs that contain these have at least {least:.2f}; the table prints "
+            f"{printed:.2f}.",
+            "Either the number is something else than a standard deviation, or the plotted runs are not among those of "
+            "the "
             "table. Do not use it as a tolerance.",
         ),
         Verdict.HOLDS if fits else Verdict.NOT_SHOWN,
@@ -142,7 +149,8 @@ def _no_tuning(results: Results) -> Finding:
     tuned = len(set(chosen)) > 1
     return Finding(
         (
-            f"By the paper's own appendix the weight of the new term was searched for among {len(grid)} values in each of "
+            f"By the paper's own appendix the weight of the new term was searched for among {len(grid)} values in each "
+            "of "
             f"{len(chosen)} settings, and {len(set(chosen))} different values were taken "
             f"({', '.join(f'{value:g}' for value in chosen)}). PMI has no such choice.",
             "No validation images are mentioned, nor are any split off in the published code. What the best of so many "
@@ -178,6 +186,7 @@ CLAIMS = (
         lambda results: "The numbers of the main table are average incremental accuracies.",
         "Table 1 and the same table with standard deviations",
         None,
+        None,
         (),
         _metric_label,
     ),
@@ -187,6 +196,7 @@ CLAIMS = (
         _efficiency_caption,
         "Appendix on computational efficiency, ResNet-32 table",
         None,
+        None,
         (),
         _efficiency_label,
     ),
@@ -195,6 +205,7 @@ CLAIMS = (
         "The gain grows with the number of tasks",
         lambda results: "The advantage over PMI becomes larger with more tasks, on both data sets.",
         "Experiments, results on ResNet-32",
+        None,
         None,
         (),
         _gains_grow,
@@ -207,6 +218,7 @@ CLAIMS = (
         ),
         "Experiments, results on ResNet-32",
         None,
+        None,
         (),
         _largest_gain,
     ),
@@ -218,6 +230,7 @@ CLAIMS = (
         ),
         "Appendix, Table 1 with standard deviations",
         None,
+        None,
         (),
         _deviation,
     ),
@@ -227,6 +240,7 @@ CLAIMS = (
         lambda results: "The gains come without changed settings, so from the covariance rather than from tuning.",
         "Experiments, results on ResNet-32",
         None,
+        None,
         (),
         _no_tuning,
     ),
@@ -235,6 +249,7 @@ CLAIMS = (
         "With CLIP every data set and metric improves",
         lambda results: "With a CLIP backbone REMIX improves on PMI on both data sets and in both metrics.",
         "Experiments, results on ViT backbone",
+        None,
         None,
         (),
         _clip_consistent,

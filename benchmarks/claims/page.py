@@ -21,14 +21,14 @@ CLAIMS = tuple(claim for _, claims in PARTS for claim in claims)
 
 HEAD = """# The paper's claims, tested
 
-Made by `python -m benchmarks.claims` from the result files; do not edit. No number here is typed by hand: those of the
-paper stand in [published.json](claims/published.json), ours in the files named with each claim, and the verdicts are
-computed from them. A test fails when this page is older than its files.
+Made by `python -m benchmarks.claims` (needs a few seconds) from the result files; do not edit. No number here is typed
+by hand: those of the paper stand in [published.json](claims/published.json), ours in the files named with each claim,
+and the verdicts are computed from them. A test fails when this page is not what its files say.
 
 - **holds**: confirmed at the paper's scale or size, or by mathematics.
 - **holds at mini scale**: confirmed here with small networks, few images or few epochs. The paper's scale was not run.
-- **not shown**: no runs, too few seeds, a difference inside the noise, or the opposite measured at mini scale. The reason
-  is given.
+- **not shown**: no runs, too few seeds, a difference inside the noise, or the opposite measured at mini scale. The
+  reason is given.
 - **wrong as stated**: contradicted by mathematics, by the paper's own numbers, or by a direct measurement.
 
 A difference between methods counts when the bootstrap interval over paired seeds excludes 0; with fewer than
@@ -62,12 +62,12 @@ def _strong(verdict: Verdict) -> str:
 
 
 def _section(claim: Claim, finding: Finding, results: Results) -> list[str]:
-    lines = [f'### {claim.title} <a id="{claim.name}"></a>', ""]
+    lines = [f'<a id="{claim.name}"></a>', "", f"### {claim.title}", ""]
     lines += [f"Claim: {claim.statement(results)} ({claim.place})", ""]
     lines += [f"**{finding.verdict.value.capitalize()}** (scale: {finding.scale}). {finding.because}", ""]
     lines += [f"- {sentence}" for sentence in finding.measured] + [""] * bool(finding.measured)
     if claim.command:
-        lines.append(f"Command: `{claim.command}`")
+        lines.append(f"Command: `{claim.command}`" + (f" (needs {claim.needs})" if claim.needs else ""))
     files = [name for name in claim.files if (results.folder / name).exists()]
     if files:
         lines[-1] += ". Files: " + ", ".join(f"[{name}]({name})" for name in files)

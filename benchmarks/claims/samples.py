@@ -8,7 +8,8 @@ from benchmarks.claims.claim import MINI, Claim, Finding, Verdict
 from benchmarks.claims.files import Missing, Results
 from benchmarks.claims.seeds import Judgement, judge, why_not
 
-LAYERWISE, PHOTOS, MAPS = "dreams/quality_layerwise.json", "dreams/photos.json", "dreams/maps.json"
+LAYERWISE, PUBLISHED_STEPS = "dreams/quality_layerwise.json", "dreams/quality_published.json"
+PHOTOS, MAPS = "dreams/photos.json", "dreams/maps.json"
 COMMAND = "python -m benchmarks.dream_quality --data DIR --cache DIR --out docs/dreams --count 500"
 COLLAPSED = 0.8  # of the natural mean quadratic form; dreams below are nearer to the mean than real images are
 
@@ -19,10 +20,13 @@ def _values(by_seed: dict[str, Any], row: str, score: str, factor: float = 1.0) 
     return {int(seed): factor * scores[score] for seed, scores in by_seed[row].items()}
 
 
-def _compare(results: Results, place: str, form: str, kinds: tuple[str, str]) -> tuple[Judgement, Judgement]:
+def _compare(
+    results: Results, place: str, form: str, kinds: tuple[str, str], file: str = LAYERWISE
+) -> tuple[Judgement, Judgement]:
     """Verifier accuracy in points, and Frechet distance."""
-    by_seed = results.json(LAYERWISE)["by seed"]
-    rows = [f"layerwise-{place}-{kind}-{form}" for kind in kinds]
+    by_seed = results.json(file)["by seed"]
+    strategy = "published" if file == PUBLISHED_STEPS else "layerwise"
+    rows = [f"{strategy}-{place}-{kind}-{form}" for kind in kinds]
     accuracy = judge(*(_values(by_seed, row, "accuracy", 100) for row in rows), kinds, "points of the judge's accuracy")
     distance = judge(*(_values(by_seed, row, "frechet") for row in rows), kinds, "of Frechet distance")
     if accuracy is None or distance is None:
@@ -44,13 +48,17 @@ def _whole_maps(results: Results) -> Finding:
     accuracy, distance = _compare(results, "maps", "typical", ("laplace", "diagonal"))
     cosine = _compare(results, "maps", "typical", ("laplace", "diagonal-dct"))
     both = _compare(results, "maps", "typical", ("laplace-dct", "diagonal-dct"))
+    longer = _compare(results, "maps", "typical", ("laplace-dct", "diagonal"), PUBLISHED_STEPS)
     images = results.json(LAYERWISE)["images per dream"]
     return _finding(
         (
-            f"A CIFAR network, {images} dreams per prior and seed, another network as judge; prior on whole maps, in the form that "
+            f"A CIFAR network, {images} dreams per prior and seed, another network as judge; prior on whole maps, in "
+            "the form that "
             f"keeps the natural spread: {accuracy.sentence} {distance.sentence}",
-            "Most of it is knowing how neighbouring pixels go together, which a diagonal over cosine frequencies knows too: "
+            "Most of it is knowing how neighbouring pixels go together, which a diagonal over cosine frequencies knows "
+            "too: "
             f"{cosine[0].sentence} {cosine[1].sentence} With the cosine transform in front of both: {both[0].sentence}",
+            f"With the published number of steps: {longer[0].sentence} {longer[1].sentence}",
         ),
         accuracy,
         distance,
@@ -60,10 +68,19 @@ def _whole_maps(results: Results) -> Finding:
 def _channels(results: Results) -> Finding:
     accuracy, distance = _compare(results, "channels", "nll", ("laplace", "diagonal"))
     dense = _compare(results, "channels", "nll", ("laplace", "dense"))
+    weights = {
+        row["kind"]: row["weight"]
+        for row in results.json(LAYERWISE)["rows"]
+        if (row["place"], row["form"]) == ("channels", "nll") and row["kind"] != "none"
+    }
     return _finding(
         (
-            f"The same network; prior on the channels of every BatchNorm input: {accuracy.sentence} {distance.sentence}",
+            f"The same network; prior on the channels of every BatchNorm input: {accuracy.sentence} "
+            f"{distance.sentence}",
             f"Channels are few, so a dense matrix can be kept, and it does better: {dense[0].sentence}",
+            "Each kind has the better of two weights by a small test on another seed: "
+            + ", ".join(f"{kind} {weight:g}" for kind, weight in weights.items())
+            + ".",
         ),
         accuracy,
         distance,
@@ -76,11 +93,11 @@ def _photographs(results: Results) -> Finding:
     rows = "; ".join(f"{kind} {row['accuracy']:.0%}" for kind, row in nll.items())
     more = "; ".join(f"{kind} {row['accuracy']:.0%}" for kind, row in maps.items())
     count = next(iter(maps.values()))["images"]
+    real = photos["2 held-out photographs per class in place of dreams, the others as reference"]["accuracy"]
     return Finding(
         (
-            f"ResNet-34, dreams of photographs, judge's accuracy: {rows}. Through the command line with the polish stage, "
-            f"{count} images for each: {more}. Real held-out photographs in place of dreams: "
-            f"{photos['2 held-out photographs per class in place of dreams, the others as reference']['accuracy']:.0%}.",
+            f"ResNet-34, dreams of photographs, judge's accuracy: {rows}. Through the command line with the polish "
+            f"stage, {count} images for each: {more}. Real held-out photographs in place of dreams: {real:.0%}.",
             "One seed, few images; the paper shows chosen images and no score.",
         ),
         Verdict.NOT_SHOWN,
@@ -99,18 +116,19 @@ def _likelihood_ascent(results: Results) -> Finding:
         for row in data["rows"]
         if (row["place"], row["kind"], row["form"]) == ("channels", "laplace", "typical")
     )
-    weight = max(dreams)
-    bad = dreams[weight] < COLLAPSED * real
+    bad = [weight for weight, value in dreams.items() if value < COLLAPSED * real]
     each = ", ".join(f"{value:.2f} with weight {key:g}" for key, value in sorted(dreams.items()))
     return Finding(
         (
-            f"Mean quadratic form per dimension under the Laplace covariance: held-out images {real:.2f}; dreams that maximise "
+            f"Mean quadratic form per dimension under the Laplace covariance: held-out images {real:.2f}; dreams that "
+            "maximise "
             f"the likelihood {each}; dreams with the form that asks for the natural value {typical:.2f}.",
-            "The likelihood is highest at the mean, so its maximum is no typical image. With a small weight the BatchNorm "
+            "The likelihood is highest at the mean, so its maximum is no typical image. With a small weight the "
+            "BatchNorm "
             "terms keep the spread up.",
         ),
-        Verdict.WRONG_AS_STATED if bad else Verdict.HOLDS_AT_MINI_SCALE,
-        "Maximising the likelihood pulls features to their mean instead of matching their distribution."
+        Verdict.NOT_SHOWN if bad else Verdict.HOLDS_AT_MINI_SCALE,
+        f"True only while the term is weak: with weight {min(bad):g} it pulls features to their mean."
         if bad
         else "The spread stays natural.",
         MINI,
@@ -127,7 +145,8 @@ CLAIMS = (
         ),
         "Experiments, qualitative analysis of generated samples",
         COMMAND,
-        (LAYERWISE,),
+        "CIFAR-100 and hours",
+        (LAYERWISE, PUBLISHED_STEPS),
         _whole_maps,
     ),
     Claim(
@@ -139,6 +158,7 @@ CLAIMS = (
         ),
         "Method, integration; appendix on generator training",
         COMMAND,
+        "CIFAR-100 and hours",
         (LAYERWISE,),
         _channels,
     ),
@@ -150,6 +170,7 @@ CLAIMS = (
         ),
         "Experiments and appendix, qualitative analysis of generated samples",
         "python -m benchmarks.dream_photos --data DIR --cache DIR --out docs/dreams",
+        "Imagenette and the weights of a ResNet-34",
         (PHOTOS, MAPS),
         _photographs,
     ),
@@ -161,6 +182,7 @@ CLAIMS = (
         ),
         "Method, integration; appendix on computational efficiency",
         COMMAND,
+        "CIFAR-100 and hours",
         (LAYERWISE,),
         _likelihood_ascent,
     ),

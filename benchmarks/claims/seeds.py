@@ -10,7 +10,7 @@ from scipy import stats
 from benchmarks.claims.claim import MINI, PAPER, Verdict
 from remix.experiments.paired import PairedDifference, paired_difference
 
-# From so many seeds on the bootstrap interval decides alone (see remix.experiments.paired); below, Student's must agree.
+# From so many seeds on the bootstrap interval decides alone (see remix.experiments.paired); below, Student's too.
 ENOUGH_SEEDS = 6
 FEWEST_SEEDS = 3
 PAPER_PRESETS = frozenset({"cifar100-5", "cifar100-10", "cifar100-20", "tiny-5", "tiny-10", "tiny-20"})

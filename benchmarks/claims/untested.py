@@ -35,7 +35,7 @@ def _privacy(results: Results) -> Finding:
         Verdict.NOT_SHOWN,
         "Some dreams stand out as near copies."
         if copies
-        else "No copies were found, which is no proof that nothing about a training image can be learned from the model.",
+        else "No copies were found, which does not prove that nothing about a training image can be learned.",
         MINI,
     )
 
@@ -47,6 +47,7 @@ CLAIMS = (
         _clip_statement,
         "Experiments, results on ViT backbone; appendix, ViT efficiency table",
         None,
+        None,
         (),
         _because("Not tested: the weights of the CLIP backbone are not available here, and this part is not built."),
     ),
@@ -55,6 +56,7 @@ CLAIMS = (
         "Better synthetic images from a vision transformer",
         lambda results: "Images dreamed by a ViT-B/16 are more coherent with the Laplace covariance.",
         "Experiments and appendix, qualitative analysis of generated samples",
+        None,
         None,
         (),
         _because("Not tested: no such network is available here, and the paper does not give the weight it used."),
@@ -68,6 +70,7 @@ CLAIMS = (
         ),
         "Appendices on generator training and on qualitative analysis",
         None,
+        None,
         (),
         _because("No runs yet: inversion with and without the layer-wise phase was not compared at equal cost."),
     ),
@@ -77,6 +80,7 @@ CLAIMS = (
         lambda results: "Gains and retention on Tiny-ImageNet are as on CIFAR-100.",
         "Table 1; appendix, Tiny-ImageNet",
         "remix reproduce table1 --scale paper --data DIR",
+        "Tiny-ImageNet, a GPU and days",
         (),
         _because("No runs yet: the data are not available here. The command runs it on a machine with a GPU."),
     ),
@@ -88,7 +92,8 @@ CLAIMS = (
             "motivation; it does not test it)."
         ),
         "Introduction",
-        "python -m benchmarks.dream_audit --data DIR --cache DIR",
+        "python -m benchmarks.dream_audit --data DIR --cache DIR --out docs/privacy",
+        "CIFAR-100",
         AUDITS,
         _privacy,
     ),

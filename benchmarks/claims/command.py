@@ -1,0 +1,24 @@
+"""``python -m benchmarks.claims [--docs DIR] [--check]``: writes docs/claims.md from the result files."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from benchmarks.claims.files import Results
+from benchmarks.claims.page import CLAIMS, page
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.claims", description=__doc__)
+    parser.add_argument("--docs", type=Path, default=Path("docs"), help="folder of the result files")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if the page is older than its files")
+    options = parser.parse_args()
+    target, text = options.docs / "claims.md", page(Results(options.docs))
+    if options.check:
+        if not target.exists() or target.read_text() != text:
+            sys.exit(f"{target} is not what the result files say: run python -m benchmarks.claims")
+        return
+    target.write_text(text)
+    print(f"{len(CLAIMS)} claims written to {target}")
