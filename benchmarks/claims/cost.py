@@ -31,10 +31,9 @@ def _memory(results: Results) -> Finding:
     dims = ", ".join(f"{row['D']:,}" for row in rows)
     return Finding(
         (
-            f"Files of the layers of a ResNet-34 (D = {dims}): "
-            f"{file / 2**20:.2f} MiB in all, {min(vectors):.3f} to {max(vectors):.3f} float32 numbers per dimension. "
-            "The "
-            f"dense matrices would take {dense / 2**30:.2f} GiB (computed), {dense / file:,.0f} times as much.",
+            f"Files of the layers of a ResNet-34 (D = {dims}): {file / 2**20:.2f} MiB in all, {min(vectors):.3f} to "
+            f"{max(vectors):.3f} float32 numbers per dimension. The dense matrices would take {dense / 2**30:.2f} GiB "
+            f"(computed), {dense / file:,.0f} times as much.",
             f"The covariance is {paper['vectors of the covariance in the text']} vectors, as the text says; the table "
             f"counts {counted:.0f}, the mean included. Its units are MiB and GiB.",
             f"The table says nothing about working memory. The likelihood of one row with its gradient takes "
@@ -56,8 +55,8 @@ def _million(results: Results) -> Finding:
             f"Rows drawn from a known covariance, N = {large['N']}. D = {large['D']:,}: fitted in "
             f"{large['fit']['processor seconds']:.0f} processor seconds with at most "
             f"{large['peak bytes of the process'] / 2**30:.1f} GiB in the whole process; {large['held-out gain']:.3f} "
-            "nats per "
-            f"dimension above the diagonal on held-out rows, the truth {large['held-out gain of the truth']:.3f}.",
+            "nats per dimension above the diagonal on held-out rows, the truth "
+            f"{large['held-out gain of the truth']:.3f}.",
             f"Time of a fit: {large['fit']['processor seconds'] / small['fit']['processor seconds']:.0f} times that of "
             f"D = {small['D']:,}, for {large['D'] / small['D']:.0f} times the dimensions.",
             f"The largest map in the paper's own table has D = {paper:,}; on real features we went as far as that too "
@@ -81,8 +80,7 @@ def _frobenius_choice(results: Results) -> Finding:
     return Finding(
         (
             f"Fit by likelihood against the paper's recipe (Frobenius distance, Adam) on {len(pairs)} sets of "
-            "features, "
-            f"held-out rows: the likelihood fit is better in {better}, faster in {faster}.",
+            f"features, held-out rows: the likelihood fit is better in {better}, faster in {faster}.",
             f"The recipe ends below the diagonal Gaussian in {below} of them. One split and one seed for each set.",
         ),
         Verdict.NOT_SHOWN,
@@ -145,8 +143,7 @@ def _memory_statement(results: Results) -> str:
     table = results.published["memory"]
     return (
         f"Memory is linear in D: {table['laplace, MiB']} MB in place of {table['dense, GiB']:.2f} GB for full maps of "
-        "a "
-        f"ResNet-34, a {table['saving']:,}th."
+        f"a ResNet-34, a {table['saving']:,}th."
     )
 
 

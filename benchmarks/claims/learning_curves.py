@@ -83,8 +83,7 @@ def _lambda(results: Results) -> Finding:
         best, *others = sorted(weights, key=lambda weight: -fmean(lasts[weight].values()))
         measured.append(
             f"`{preset}`, weights {', '.join(f'{weight:g}' for weight in weights)}, at least {seeds} seed(s) each: "
-            "average "
-            f"incremental accuracy varies by {width:.2f} points. Last accuracy, %: "
+            f"average incremental accuracy varies by {width:.2f} points. Last accuracy, %: "
             + "; ".join(f"{weight:g}: {fmean(lasts[weight].values()):.2f}" for weight in weights)
             + f"; highest with {best:g}."
         )
@@ -134,8 +133,7 @@ def _first_task_statement(results: Results) -> str:
     curves = results.published[CURVES]
     return (
         f"After the first of ten tasks of CIFAR-100 the network is right on {curves['REMIX']['new task'][0]:.1f} % "
-        "(REMIX) and "
-        f"{curves['PMI']['new task'][0]:.1f} % (PMI) of the test images: the first thing to reproduce."
+        f"(REMIX) and {curves['PMI']['new task'][0]:.1f} % (PMI) of the test images: the first thing to reproduce."
     )
 
 

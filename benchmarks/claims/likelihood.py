@@ -61,11 +61,9 @@ def _maps(results: Results) -> Finding:
     return Finding(
         (
             f"ResNet-34, {images['train']} photographs of Imagenette to fit and {images['held_out']} held out. Our "
-            "fit, nats per "
-            f"dimension above the diagonal, images of the fit / held-out images: {ours.text()}.",
-            "One split, one seed. The diagonal Gaussian is a member of the family (w all zero), so a good fit cannot be "
-            "below it on "
-            "the images of the fit; that held-out images agree is what had to be measured.",
+            f"fit, nats per dimension above the diagonal, images of the fit / held-out images: {ours.text()}.",
+            "One split, one seed. The diagonal Gaussian is a member of the family (w all zero), so a good fit cannot "
+            "be below it on the images of the fit; that held-out images agree is what had to be measured.",
         ),
         holds_at(scale) if ours.all_above else Verdict.NOT_SHOWN,
         "Above in every layer, on held-out images too." if ours.all_above else "Not above in every layer.",
@@ -81,10 +79,9 @@ def _recipe(results: Results) -> Finding:
     late = max(first, key=lambda name: first[name])
     return Finding(
         (
-            f"The authors' own log, images of the fit: first above the diagonal in epoch "
+            "The authors' own log, images of the fit: first above the diagonal in epoch "
             f"{', '.join(f'{epoch} ({name})' for name, epoch in first.items())} of {log['epochs']}; {late} is below "
-            "for most of "
-            "the time.",
+            "for most of the time.",
             "The same recipe here with fewer photographs and epochs, nats per dimension above the diagonal, images of "
             f"the fit / held-out images: {recipe.text()}.",
         ),
@@ -113,8 +110,7 @@ def _vit(results: Results) -> Finding:
             "In the authors' own log the last epoch is above the diagonal already in "
             f"{', '.join(f'block {block}' for block in won) or 'none of these blocks'}.",
             "The family contains the diagonal, so on the images of the fit it can be below only if the fit stopped "
-            "short. "
-            "Early features have small variances, and a loss in absolute units hardly moves there.",
+            "short. Early features have small variances, and a loss in absolute units hardly moves there.",
         ),
         Verdict.WRONG_AS_STATED if above else Verdict.NOT_SHOWN,
         "A better fit is above the diagonal in the early blocks too: the recipe falls short, not the model."

@@ -40,8 +40,7 @@ def _tridiagonal(results: Results) -> Finding:
     return Finding(
         (
             f"Worked example with {len(coord)} coordinates, sorted. Largest entry outside the three middle diagonals: "
-            "of "
-            f"the inverse of K {'zero up to rounding' if kernel < ROUNDING else f'{kernel:.4f}'}, of the inverse of "
+            f"of the inverse of K {'zero up to rounding' if kernel < ROUNDING else f'{kernel:.4f}'}, of the inverse of "
             f"Sigma {sigma:.4f}.",
             "The inverse of K is tridiagonal. Adding diag(d) destroys that: the inverse of Sigma is dense, with "
             "off-diagonal blocks of rank one. What the paper derives from it survives: the recursion that it gives in "
@@ -85,8 +84,7 @@ def _exact_likelihood(results: Results) -> Finding:
             f"{peers}.",
             f"Value and gradient of {small['B']} rows: {1e3 * small['seconds'][work]:.0f} ms at D = {small['D']:,}, "
             f"{1e3 * large['seconds'][work]:.0f} ms at D = {large['D']:,}. Time grows as D^{exponent:.2f} between the "
-            "two "
-            "(a sorted order is kept while parameters do not change; larger data no longer fit the caches).",
+            "two (a sorted order is kept while parameters do not change; larger data no longer fit the caches).",
         ),
         Verdict.HOLDS if good else Verdict.NOT_SHOWN,
         "The value is exact and the time grows nearly in proportion to D."
@@ -117,8 +115,8 @@ def _implicit_frobenius(results: Results) -> Finding:
             "Worked example: the expanded form equals the distance of the dense matrices "
             f"{'up to rounding' if error < ROUNDING else f'to {error:.0e}'}.",
             f"Value and all gradients for {small['B']} rows: {1e3 * small['seconds'][work]:.0f} ms at D = "
-            f"{small['D']:,}, "
-            f"{1e3 * large['seconds'][work]:.0f} ms at D = {large['D']:,}; time grows as D^{exponent:.2f}.",
+            f"{small['D']:,}, {1e3 * large['seconds'][work]:.0f} ms at D = {large['D']:,}; time grows as "
+            f"D^{exponent:.2f}.",
         ),
         Verdict.HOLDS if good else Verdict.NOT_SHOWN,
         "The expansion is right and no D x D matrix is needed." if good else "The form or the growth is not as said.",

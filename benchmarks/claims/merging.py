@@ -80,9 +80,9 @@ def _examine(results: Results) -> Finding:
     return Finding(
         (
             f"Drawn covariances in different orders, D = {data['D']}, {data['old classes']} old and "
-            f"{data['new classes']} new "
-            f"classes. Relative error to the weighted covariance: merged {means['merged']:.0f} %, old model kept "
-            f"{means['old model kept']:.0f} %, correlations dropped {means['diagonal']:.0f} %. {better.sentence}",
+            f"{data['new classes']} new classes. Relative error to the weighted covariance: merged "
+            f"{means['merged']:.0f} %, old model kept {means['old model kept']:.0f} %, correlations dropped "
+            f"{means['diagonal']:.0f} %. {better.sentence}",
             "The formula leaves out that tasks have different means. With means that differ by a standard deviation of "
             f"{data['standard deviation of the means']:g} in every feature, the covariance of all "
             f"data is missed by {means['means left out']:.0f} %. `remix.laplace.merge` puts the missing term back.",

@@ -11,7 +11,7 @@ from benchmarks.claims.seeds import judge
 from remix.experiments.paired import spread
 
 POINT = 1.0  # an accuracy nearer than this is taken for the same quantity
-CURVES = "curves, CIFAR-100, 10 tasks"
+CURVES = "curves, CIFAR-100 in ten tasks"
 
 
 def _gains(results: Results) -> list[tuple[str, float]]:
@@ -62,8 +62,7 @@ def _efficiency_label(results: Results) -> Finding:
     return Finding(
         (
             f"The efficiency table prints {printed}. In Table 1 the column {table['columns'][named]} has {expected}; "
-            "the "
-            f"printed numbers are those of {', '.join(table['columns'][index] for index in found) or 'no column'}.",
+            f"the printed numbers are those of {', '.join(table['columns'][index] for index in found) or 'no column'}.",
             "It is therefore not known which runs the times and the memory belong to.",
         ),
         Verdict.WRONG_AS_STATED if wrong else Verdict.HOLDS,
@@ -130,12 +129,10 @@ def _deviation(results: Results) -> Finding:
     return Finding(
         (
             f"The {len(values)} plotted runs end at {', '.join(f'{value:.2f}' for value in values)}: standard "
-            "deviation "
-            f"{own.std:.2f}. Any {runs} runs that contain these have at least {least:.2f}; the table prints "
+            f"deviation {own.std:.2f}. Any {runs} runs that contain these have at least {least:.2f}; the table prints "
             f"{printed:.2f}.",
-            "Either the number is something else than a standard deviation, or the plotted runs are not among those of "
-            "the "
-            "table. Do not use it as a tolerance.",
+            "Either the number is something else than a standard deviation, or the plotted runs are not among those "
+            "of the table. Do not use it as a tolerance.",
         ),
         Verdict.HOLDS if fits else Verdict.NOT_SHOWN,
         "The numbers agree." if fits else "The published numbers do not fit together.",
@@ -150,8 +147,7 @@ def _no_tuning(results: Results) -> Finding:
     return Finding(
         (
             f"By the paper's own appendix the weight of the new term was searched for among {len(grid)} values in each "
-            "of "
-            f"{len(chosen)} settings, and {len(set(chosen))} different values were taken "
+            f"of {len(chosen)} settings, and {len(set(chosen))} different values were taken "
             f"({', '.join(f'{value:g}' for value in chosen)}). PMI has no such choice.",
             "No validation images are mentioned, nor are any split off in the published code. What the best of so many "
             "values gains by chance was not measured.",
@@ -170,11 +166,15 @@ def _clip_consistent(results: Results) -> Finding:
     gains = [(name, remix - pmi) for name, remix, pmi in rows]
     lower = [name for name, gain in gains if gain < 0]
     return Finding(
-        ("Differences in the table: " + "; ".join(f"{name} {gain:+.2f}" for name, gain in gains) + ". One run each.",),
+        (
+            "Differences in the table: "
+            + "; ".join(f"{name} {gain:+.2f}" for name, gain in gains)
+            + ". No spread over runs is given.",
+        ),
         Verdict.WRONG_AS_STATED if lower else Verdict.NOT_SHOWN,
         f"Lower in {len(lower)} of {len(gains)}: {', '.join(lower)}."
         if lower
-        else "One run says nothing about chance.",
+        else "Without a spread nothing is known about chance.",
         PUBLISHED_NUMBERS,
     )
 

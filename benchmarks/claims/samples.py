@@ -53,11 +53,10 @@ def _whole_maps(results: Results) -> Finding:
     return _finding(
         (
             f"A CIFAR network, {images} dreams per prior and seed, another network as judge; prior on whole maps, in "
-            "the form that "
-            f"keeps the natural spread: {accuracy.sentence} {distance.sentence}",
-            "Most of it is knowing how neighbouring pixels go together, which a diagonal over cosine frequencies knows "
-            "too: "
-            f"{cosine[0].sentence} {cosine[1].sentence} With the cosine transform in front of both: {both[0].sentence}",
+            f"the form that keeps the natural spread: {accuracy.sentence} {distance.sentence}",
+            "Most of it is knowing how neighbouring pixels go together, which a diagonal over cosine frequencies "
+            f"knows too: {cosine[0].sentence} {cosine[1].sentence} With the cosine transform in front of both: "
+            f"{both[0].sentence}",
             f"With the published number of steps: {longer[0].sentence} {longer[1].sentence}",
         ),
         accuracy,
@@ -121,11 +120,9 @@ def _likelihood_ascent(results: Results) -> Finding:
     return Finding(
         (
             f"Mean quadratic form per dimension under the Laplace covariance: held-out images {real:.2f}; dreams that "
-            "maximise "
-            f"the likelihood {each}; dreams with the form that asks for the natural value {typical:.2f}.",
+            f"maximise the likelihood {each}; dreams with the form that asks for the natural value {typical:.2f}.",
             "The likelihood is highest at the mean, so its maximum is no typical image. With a small weight the "
-            "BatchNorm "
-            "terms keep the spread up.",
+            "BatchNorm terms keep the spread up.",
         ),
         Verdict.NOT_SHOWN if bad else Verdict.HOLDS_AT_MINI_SCALE,
         f"True only while the term is weak: with weight {min(bad):g} it pulls features to their mean."
