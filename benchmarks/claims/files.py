@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ class Results:
     """The result files below one folder."""
 
     folder: Path
+    _parsed: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def published(self) -> dict[str, Any]:
@@ -38,12 +39,14 @@ class Results:
         return json.loads((self.folder / PUBLISHED).read_text())
 
     def json(self, name: str) -> Any:
-        """A JSON file.
+        """A JSON file, read once; do not change what comes back.
 
         Raises:
             Missing: if it is not there.
         """
-        return json.loads(self._text(name))
+        if name not in self._parsed:
+            self._parsed[name] = json.loads(self._text(name))
+        return self._parsed[name]
 
     def rows(self, name: str, *needed: str) -> list[dict[str, str]]:
         """The lines of a CSV file in which every needed column holds a number.
