@@ -1,4 +1,4 @@
-"""Claims about single tasks and about the weight of the Laplace term."""
+"""Claims about the accuracy on single tasks."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from benchmarks.claims.accuracy import NAMES
 from benchmarks.claims.claim import MINI, NOTHING, PAPER, Claim, Finding, Verdict
 from benchmarks.claims.files import Missing, Results
 from benchmarks.claims.own_numbers import CURVES
-from benchmarks.claims.seeds import FEWEST_SEEDS, Judgement, by_seed, holds_at, judge, presets_of, scale_of, why_not
+from benchmarks.claims.seeds import Judgement, holds_at, judge, presets_of, scale_of, why_not
 
-RETENTION, LAMBDA = "reproduce/retention.csv", "reproduce/lambda.csv"
+RETENTION = "reproduce/retention.csv"
 OLD, NEW = "old_task_accuracy", "new_task_accuracy"
 FIRST_TASK_PRESET = "cifar100-10"
 NEAR = 1.5  # points around the published first-task accuracy
@@ -66,52 +66,6 @@ def _retention(results: Results) -> Finding:
     )
 
 
-def _lambda(results: Results) -> Finding:
-    average, last = "average_incremental_accuracy_macro", "last_accuracy_macro"
-    rows = results.rows(LAMBDA, "seed", "weight", average, last)
-    bound = results.published["lambda"]["average incremental accuracy varies by less than"]
-    measured, problems, scales = [], [], []
-    for preset in presets_of(rows):
-        weights = sorted({float(row["weight"]) for row in rows if row["preset"] == preset})
-        chosen = {
-            weight: [r for r in rows if r["preset"] == preset and float(r["weight"]) == weight] for weight in weights
-        }
-        means = {weight: fmean(float(row[average]) for row in chosen[weight]) for weight in weights}
-        lasts = {weight: by_seed(chosen[weight], last) for weight in weights}
-        seeds = min(len(values) for values in lasts.values())
-        width = max(means.values()) - min(means.values())
-        best, *others = sorted(weights, key=lambda weight: -fmean(lasts[weight].values()))
-        measured.append(
-            f"`{preset}`, weights {', '.join(f'{weight:g}' for weight in weights)}, at least {seeds} seed(s) each: "
-            f"average incremental accuracy varies by {width:.2f} points. Last accuracy, %: "
-            + "; ".join(f"{weight:g}: {fmean(lasts[weight].values()):.2f}" for weight in weights)
-            + f"; highest with {best:g}."
-        )
-        judgement = (
-            judge(lasts[best], lasts[others[0]], (f"Weight {best:g}", f"the next, {others[0]:g}"), "points")
-            if others
-            else None
-        )
-        if judgement is not None:
-            measured.append(f"`{preset}`, last accuracy: {judgement.sentence}")
-        scales.append(scale_of(preset))
-        if len(weights) < 2 or seeds < FEWEST_SEEDS:
-            problems.append(f"`{preset}`: fewer than {FEWEST_SEEDS} seeds for each of several weights")
-        elif width >= bound:
-            problems.append(f"`{preset}`: varies by {width:.2f} points, not below {bound}")
-        if judgement is None or judgement.sign <= 0:
-            problems.append(
-                f"`{preset}`: no clear best weight, {'one weight only' if judgement is None else why_not(judgement)}"
-            )
-    scale = PAPER if {*scales} == {PAPER} else MINI
-    return Finding(
-        tuple(measured),
-        Verdict.NOT_SHOWN if problems else holds_at(scale),
-        "; ".join(problems) + "." if problems else "Stable on average, with a clear best weight for last accuracy.",
-        scale,
-    )
-
-
 def _first_task(results: Results) -> Finding:
     published = results.published[CURVES]
     target = fmean(published[method]["new task"][0] for method in ("REMIX", "PMI"))
@@ -137,15 +91,6 @@ def _first_task_statement(results: Results) -> str:
     )
 
 
-def _lambda_statement(results: Results) -> str:
-    weights = results.published["lambda"]
-    return (
-        "Average incremental accuracy hardly depends on the weight of the new term (less than "
-        f"{weights['average incremental accuracy varies by less than']} points); last accuracy has a clear best value "
-        f"({weights['best for last accuracy on CUB-200']}, on CUB-200 with CLIP)."
-    )
-
-
 CLAIMS = (
     Claim(
         "retention",
@@ -158,21 +103,11 @@ CLAIMS = (
         _retention,
     ),
     Claim(
-        "lambda",
-        "Sensitivity to the weight of the Laplace term",
-        _lambda_statement,
-        "Experiments, sensitivity",
-        "remix reproduce lambda --scale mini --data DIR",
-        "CIFAR-100 and hours",
-        (LAMBDA,),
-        _lambda,
-    ),
-    Claim(
         "first-task",
         "Accuracy of the first task",
         _first_task_statement,
         "Curves published with the code, CIFAR-100 in ten tasks",
-        f"remix run {FIRST_TASK_PRESET} --data DIR",
+        "remix reproduce retention --scale paper --data DIR",
         "CIFAR-100 and a GPU",
         (RETENTION,),
         _first_task,

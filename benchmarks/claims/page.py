@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from benchmarks.claims import accuracy, cost, learning_curves, likelihood, mathematics, merging, own_numbers, samples
-from benchmarks.claims import untested as rest
+from benchmarks.claims import (
+    accuracy,
+    cost,
+    learning_curves,
+    likelihood,
+    mathematics,
+    merging,
+    own_numbers,
+    samples,
+    sensitivity,
+    untested,
+)
 from benchmarks.claims.claim import Claim, Finding, Verdict
 from benchmarks.claims.files import PUBLISHED, Results
 from benchmarks.claims.seeds import ENOUGH_SEEDS, FEWEST_SEEDS
 
 PARTS: tuple[tuple[str, tuple[Claim, ...]], ...] = (
-    ("Learning", accuracy.CLAIMS + learning_curves.CLAIMS),
+    ("Learning", accuracy.CLAIMS + learning_curves.CLAIMS + sensitivity.CLAIMS),
     ("The paper's own numbers", own_numbers.CLAIMS),
     ("The covariance", mathematics.CLAIMS + merging.CLAIMS),
     ("Likelihood of features", likelihood.CLAIMS),
     ("Synthetic images", samples.CLAIMS),
     ("Time and memory", cost.CLAIMS),
-    ("Others", rest.CLAIMS),
+    ("Others", untested.CLAIMS),
 )
 CLAIMS = tuple(claim for _, claims in PARTS for claim in claims)
 

@@ -14,6 +14,7 @@ from benchmarks.claims.claim import MINI, NOTHING, PAPER, Verdict
 from benchmarks.claims.files import PUBLISHED, Results
 from benchmarks.claims.page import CLAIMS, page
 from remix.experiments import paired
+from remix.experiments.reproduce import table1
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -235,11 +236,12 @@ def test_weight_of_the_laplace_term(results, average, last, expected):
     columns = "preset,weight,seed,last_accuracy_macro,average_incremental_accuracy_macro,forgetting"
     rows = [
         ("digits", weight, seed, 80 + seed + high + NOISE[(seed + place) % 6], 90 + mean, 5)
-        for place, (weight, mean, high) in enumerate(zip((0.1, 1.0), average, last, strict=True))
+        for place, (weight, mean, high) in enumerate(zip(("0", "0.1", "1"), (9, *average), (0, *last), strict=True))
         for seed in range(6)
     ]
     write(results, "reproduce/lambda.csv", columns, rows)
     assert verdict("lambda", results) == (expected, MINI)
+    assert "minus no Laplace term" in BY_NAME["lambda"].finding(results).measured[-1]
 
 
 @pytest.mark.parametrize(("factor", "expected"), [(1.1, Verdict.HOLDS_AT_MINI_SCALE), (1.6, Verdict.NOT_SHOWN)])
@@ -269,7 +271,7 @@ def test_likelihood_below_the_diagonal_is_seen(results):
     assert "no published recipe" in BY_NAME["likelihood-recipe"].finding(results).because
     curves[1]["held_out"] = [-11.0]
     (results.folder / "reproduce/likelihood.json").write_text(json.dumps({"scale": "paper", "layers": layers}))
-    assert verdict("likelihood-maps", results) == (Verdict.HOLDS, PAPER)
+    assert verdict("likelihood-maps", Results(results.folder)) == (Verdict.HOLDS, PAPER)
 
 
 def test_the_papers_own_numbers(results):
@@ -291,6 +293,15 @@ def test_other_published_numbers_give_other_verdicts(results):
     (other.folder / PUBLISHED).write_text(json.dumps(numbers))
     assert verdict("metric-label", other)[0] is Verdict.HOLDS
     assert verdict("clip-consistent", other)[0] is Verdict.NOT_SHOWN
+
+
+def test_the_published_table_is_the_one_that_reproduce_prints():
+    table = json.loads((DOCS / PUBLISHED).read_text())["table 1"]
+    names = {"Upper bound": "joint", "R-DFCIL": "rdfcil"}
+    for method, values in table.items():
+        if method != "columns":
+            printed = [found.get(names.get(method, method.lower())) for found in table1._PUBLISHED.values()]
+            assert printed == values
 
 
 def test_enough_seeds_means_the_same_as_in_the_sentences():
