@@ -109,8 +109,7 @@ def _vit(results: Results) -> Finding:
             f"{max(recipe.held_out):+.3f}.",
             "In the authors' own log the last epoch is above the diagonal already in "
             f"{', '.join(f'block {block}' for block in won) or 'none of these blocks'}.",
-            "The family contains the diagonal, so on the images of the fit it can be below only if the fit stopped "
-            "short. Early features have small variances, and a loss in absolute units hardly moves there.",
+            "The family contains the diagonal, so on the images of the fit it is below only after a bad fit.",
         ),
         Verdict.WRONG_AS_STATED if above else Verdict.NOT_SHOWN,
         "A better fit is above the diagonal in the early blocks too: the recipe falls short, not the model."
