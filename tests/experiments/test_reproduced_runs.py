@@ -6,14 +6,14 @@ import json
 
 import pytest
 from rich.console import Console
+from tiny_runs import tiny
+from written_runs import write_run
 
 from remix.cli import main
 from remix.experiments.reproduce import efficiency, estimate, retention, sensitivity, table1
 from remix.experiments.reproduce.needed_runs import Variant, need_runs
 from remix.experiments.reproduce.targets import Reproduction, reproduce_target
 from remix.experiments.run_command import run_command
-from tests.experiments.tiny_runs import tiny
-from tests.experiments.written_runs import write_run
 
 QUICK = "settings.first.epochs=1", "settings.later.epochs=1", "data.classes=4", "data.tasks=2"
 

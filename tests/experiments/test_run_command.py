@@ -3,6 +3,7 @@
 import errno
 import io
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from remix.experiments.overlay import SettingError
 from remix.experiments.presets import list_presets, read_preset
 from remix.experiments.run_command import RunOptions, load_stream, resolve, run_command
 from remix.experiments.run_config import RunConfig, build_config
-from remix.experiments.run_directory import RunDirectoryError
+from remix.experiments.run_directory import RunDirectory, RunDirectoryError
 from remix.experiments.run_monitor import RunMonitor
 from remix.experiments.run_plan import plan_run, show_plan
 from remix.experiments.run_state import RunState
@@ -131,6 +132,19 @@ def test_a_used_folder_is_refused(finished, tmp_path):
             go(tiny("remix", tmp_path), resume=resume)
     with pytest.raises(RunDirectoryError, match="is a file"):
         go(tiny("remix", tmp_path / "letter.txt"))
+
+
+def test_a_setting_that_is_newer_than_a_run_does_not_part_them(finished, tmp_path):
+    out, _ = finished
+    folder = tmp_path / "older"
+    shutil.copytree(out, folder)
+    values = yaml.safe_load((folder / "config.yaml").read_text())
+    del values["settings"]["agreed"], values["data"]["options"]
+    (folder / "config.yaml").write_text(yaml.safe_dump(values))
+    assert RunDirectory(folder).read_config() == RunDirectory(out).read_config()
+    status, text = go(tiny("remix", folder), resume=True)
+    assert status == 0
+    assert "is finished" in text
 
 
 def test_a_finished_run_says_so(finished):

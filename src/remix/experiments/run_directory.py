@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from remix.atomic import write_text
+from remix.experiments.overlay import SettingError
 from remix.experiments.run_config import RunConfig, differences
 
 __all__ = ["RunDirectory", "RunDirectoryError"]
@@ -77,14 +78,20 @@ class RunDirectory:
             )
 
     def read_config(self) -> dict[str, Any]:
-        """The settings of the run here. Raises RunDirectoryError if they cannot be read."""
+        """The settings of the run here. Raises RunDirectoryError if they cannot be read.
+
+        A setting that did not exist when the run was made has its default, which is what was done before it existed.
+        """
         try:
             values = yaml.safe_load(self.config.read_text())
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise RunDirectoryError(f"{self.config} cannot be read: {error}") from error
         if not isinstance(values, dict):
             raise RunDirectoryError(f"{self.config} holds no settings")
-        return values
+        try:
+            return RunConfig.from_plain(values).to_plain()
+        except SettingError:  # of a method that is not known here, or edited by hand
+            return values
 
     def read_summary(self) -> dict[str, Any]:
         """The result of the run here. Raises RunDirectoryError if there is none."""

@@ -27,7 +27,14 @@ from remix.inversion.settings import (
 )
 from remix.inversion.statistics_penalties import MomentDistance, StatisticsKl
 from remix.inversion.target_penalties import ClassBalance, FeatureMatch, LabelMatch, SelfConfidence
-from remix.inversion.targets import Targets, balanced_labels, feature_targets, label_targets, random_labels
+from remix.inversion.targets import (
+    Targets,
+    agreed_targets,
+    balanced_labels,
+    feature_targets,
+    label_targets,
+    random_labels,
+)
 from remix.inversion.term import Boost, Penalty, Term
 from remix.inversion.variables import TensorVariable, Variable
 
@@ -73,6 +80,7 @@ __all__ = [
     "Term",
     "TotalVariation",
     "Variable",
+    "agreed_targets",
     "balanced_labels",
     "feature_targets",
     "frozen",

@@ -14,6 +14,7 @@ from remix.inversion import (
     LayerwiseSettings,
     PriorSettings,
     Targets,
+    agreed_targets,
     feature_targets,
     invert_layerwise,
     random_labels,
@@ -59,6 +60,7 @@ class Pmi(Method):
         samples: pseudo-samples, besides those per task.
         samples_per_task: more of them for every task learned before.
         selection: whether the features of a class are chosen to differ from each other (contrastive selection).
+        agreed: whether features that the old model reads as another class are drawn again; instead of selection.
         selectors: training of the networks that choose.
         inversion: layer by layer, then refined.
 
@@ -73,8 +75,13 @@ class Pmi(Method):
     samples: int = 3000
     samples_per_task: int = 2000
     selection: bool = True
+    agreed: bool = False
     selectors: SelectorRecipe = SelectorRecipe()
     inversion: LayerwiseSettings = LayerwiseSettings(prior=PriorSettings("none"))
+
+    def __post_init__(self) -> None:
+        if self.selection and self.agreed:
+            raise ValueError("selection and agreed are two ways to choose features: set one of them to false")
 
     # --- dreaming ---
 
@@ -99,6 +106,9 @@ class Pmi(Method):
         memory = learner.memory
         assert memory.gaussians is not None
         labels = random_labels(range(learner.old_classes), self.count(learner), learner.generator)
+        if self.agreed:
+            assert learner.teacher is not None
+            return agreed_targets(labels, memory.gaussians, learner.teacher.head, learner.generator)
         return feature_targets(
             labels, memory.gaussians, memory.selectors if self.selection else None, learner.generator
         )
