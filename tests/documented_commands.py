@@ -1,8 +1,8 @@
 """The commands that README.md and docs/ tell people to type, and what the pages say they need.
 
-A page marks a command that a test cannot run in seconds with what it needs: in the comment behind it (``# needs ...``), in
-a comment line above it in its block, in the paragraph of an inline command, or in a line ``*Needs ...*`` of its own,
-which counts up to the next heading.
+A page marks a command that a test cannot run in seconds with what it needs: in the comment behind it
+(``# needs ...``), in a comment line above it in its block, in the paragraph of an inline command, or in a line
+``*Needs ...*`` of its own, which counts up to the next heading.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ PROGRAMS = r"(?:remix |python -m |python examples/|make |pip install |tensorboar
 SCALES = r"(?:minutes?|hours?|seconds|GPU|Slurm|internet|browser|packages?|compiler|data|photographs|python3?)"
 DATA_SETS = r"(?:CIFAR-100|Imagenette|ImageNet|Fashion-MNIST|Tiny-ImageNet)"
 MARK = re.compile(rf"\bneeds?\b[^.;|]*?\b(?:{SCALES}|{DATA_SETS})\b", re.I | re.S)
+
+COMMENTED = re.compile(r"""((?:"[^"]*"|'[^']*'|[^"'#]|(?<=\S)#)*)#?(.*)""")  # a command, and what follows a free #
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ def _in_block(page: str, lines: list[tuple[int, str]], section: bool) -> list[Co
             begun = joined[:-1].strip()
             continue
         begun = ""
-        typed, _, comment = joined.partition("# ") if joined.startswith("# ") else joined.partition(" # ")
+        typed, comment = COMMENTED.fullmatch(joined).groups()  # type: ignore[union-attr]
         if not joined:
             above = False
         elif not typed.strip():

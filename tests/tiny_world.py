@@ -6,14 +6,15 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
-from tiny_runs import SETTINGS, _COMMON
+from tiny_runs import COMMON, SETTINGS
 from written_runs import write_run
 
 from remix.cli import main
 
 OLD = ("apple", "bear", "church", "golf_ball", "tench")
 NEW = ("cat", "dog")
-NARROW = ["--options", "width=4", "--size", "32"]
+NARROW = ["--options", "width=2", "--size", "32"]
+FEWER = ["data.tasks=2", "data.classes=2"]
 QUICK = ["--epochs", "1", "--samples", "4", "--batch", "8", "--views", "1", "--device", "cpu"]
 
 # What a page names, and what takes its place.
@@ -40,7 +41,7 @@ def make_world(root: Path) -> Path:
     _photograph(root / "cat.jpg", 0)
     (root / "data").mkdir()
     old, tiny, weights = str(root / "old"), str(root / "tiny.remix"), str(root / "weights.safetensors")
-    main(["learn", old, "--backbone", "resnet34", *NARROW, *QUICK, "--freeze", "none", "--out", tiny])
+    main(["learn", old, "--backbone", "resnet34", *NARROW, *QUICK, "--freeze", "last-stage", "--out", tiny])
     main(["export", tiny, "--format", "safetensors", "--out", weights])
     measured = ["--weights", weights, "--backbone", "resnet34", *NARROW, "--views", "map", "--maps", "stages"]
     main(["measure", old, *measured, "--transform", "none", "--out", str(root / "maps.remix")])
@@ -70,17 +71,17 @@ def shortened(words: list[str]) -> list[str]:
     name, more = words[1], []
     if name in ("learn", "measure", "dream") and "resnet34" in words:
         more += NARROW
+    elif name == "learn" and not any(word.endswith(".remix") for word in words[2:4]):
+        more += ["--options", "width=2"]
     if name == "learn":
         more += QUICK
-    elif name == "dream":
-        more += ["--steps", "2", "--count", "1"]
-    elif name == "audit":
+    elif name in ("dream", "audit"):
         more += ["--steps", "2", "--count", "1"]
     elif name == "run" and "--dry-run" not in words:
         method = words[words.index("--method") + 1] if "--method" in words else "remix"
-        more += ["--set", *_COMMON, *SETTINGS[method]]
+        more += ["--set", *COMMON, *FEWER, *SETTINGS[method]]
     elif name == "sweep":
-        more += ["--seeds", "0", "--set", *_COMMON, "settings.first.epochs=1"]
+        more += ["--seeds", "0", "--set", *COMMON, *FEWER, "settings.first.epochs=1"]
     return [*words, *more]
 
 
