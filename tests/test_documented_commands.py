@@ -17,6 +17,7 @@ from tiny_world import PLACEHOLDERS, in_world, make_world, shortened
 from remix.cli import COMMANDS as SUBCOMMANDS
 from remix.cli import main
 from remix.experiments import reproduce_memory
+from remix.experiments.presets import list_presets
 
 WHOLE = [command for command in COMMANDS if command.whole]
 LEFT_OUT = [command for command in COMMANDS if not command.whole and not command.name]
@@ -77,6 +78,13 @@ def test_an_option_in_a_sentence_exists(page):
         assert {word for word in words if word.startswith("--")} <= known, typed
         if words[0] == "--set" and len(words) > 1:
             check_accepted(["remix", "run", "cifar100-mini", *words], ROOT)
+
+
+def test_every_preset_is_explained():
+    text = (ROOT / "docs" / "runs.md").read_text("utf-8")
+    for name in list_presets():
+        stem, _, number = name.rpartition("-")
+        assert f"`{name}`" in text or (f"`{stem}-5`" in text and f"`-{number}`" in text), name
 
 
 @pytest.fixture(scope="module")
