@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import inspect
 import re
+import runpy
 import sys
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 from unittest.mock import patch
@@ -79,10 +79,9 @@ def _check_module(name: str, words: list[str]) -> None:
         parse(parser, *given)
         raise _Understood
 
-    module = import_module("benchmarks.__main__" if name == "benchmarks" else name)
     with patch.object(argparse.ArgumentParser, "parse_args", parse_only), patch.object(sys, "argv", [name, *words]):
         try:
-            module.main()
+            runpy.run_module(name, run_name="__main__")
         except _Understood:
             return
     raise AssertionError(f"{name} has no parser")
