@@ -21,7 +21,7 @@ from remix.experiments.presets import list_presets
 WHOLE = [command for command in COMMANDS if command.whole]
 LEFT_OUT = [command for command in COMMANDS if not command.whole and not command.name]
 NAMES = [command for command in COMMANDS if command.name]
-FOLLOWED = re.findall(
+FOLLOWED = re.findall(r"^\$ (.*)$", (ROOT / "docs/tutorial.md").read_text("utf-8"), re.M)  # by tests/test_tutorial.py
     r"^\$ (.*)$", (ROOT / "docs" / "tutorial.md").read_text("utf-8"), re.M
 )  # by tests/test_tutorial.py
 ELSEWHERE = {"remix reproduce memory": 'main(["reproduce", "memory", "--out"'}  # and a test that runs the same line
@@ -50,7 +50,12 @@ def runnable() -> list[Command]:
     alone = [command for command in NAMES if command.words[0] == "remix" and needs_nothing(command.words[1])]
     typed = [command for command in WHOLE if not command.marked and command.text not in FOLLOWED]
     typed = [command for command in typed if " ".join(filled(command)) not in ELSEWHERE]
-    return list({tuple(in_world(command.words, ROOT)): command for command in (*alone, *RECIPES, *typed)}.values())
+    return list({_seen_from_the_world(command): command for command in (*alone, *RECIPES, *typed)}.values())
+
+
+def _seen_from_the_world(command: Command) -> str:
+    """Commands that differ only in what files are called are the same there."""
+    return re.sub(r"--out \S+?(\.\w+)?( |$)", r"--out \1\2", " ".join(in_world(command.words, ROOT)))
 
 
 def filled(command: Command) -> list[str]:
