@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,6 @@ NEW = ("cat", "dog")
 NARROW = ["--options", "width=2", "--size", "32"]
 FEWER = ["data.tasks=2", "data.classes=2"]
 QUICK = ["--epochs", "1", "--samples", "4", "--batch", "8", "--views", "1", "--device", "cpu"]
-FILES = Path(__file__).resolve().parent / "learning" / "files"
 
 # What a page names, and what takes its place.
 STANDS_FOR = {
@@ -41,6 +41,7 @@ def make_world(root: Path) -> Path:
     _photographs(root / "parts" / "val", OLD, first=4)
     _photograph(root / "cat.jpg", 0)
     (root / "data").mkdir()
+    shutil.copy(Path(__file__).parent / "learning" / "files" / "model-v2.remix", root / "small.remix")
     old, tiny, weights = str(root / "old"), str(root / "tiny.remix"), str(root / "weights.safetensors")
     main(["learn", old, "--backbone", "resnet34", *NARROW, *QUICK, "--freeze", "last-stage", "--out", tiny])
     main(["export", tiny, "--format", "safetensors", "--out", weights])
@@ -56,7 +57,7 @@ def in_world(words: list[str], world: Path) -> list[str]:
     """The words of a command with everything it reads taken from the world; what it writes keeps its name."""
     stands = {name: str(world / made) for made, names in STANDS_FOR.items() for name in names} | PLACEHOLDERS
     if words[1] == "export":  # the exporter of torch takes long for a ResNet-34, however narrow
-        stands["photos.remix"] = str(FILES / "model-v2.remix")
+        stands["photos.remix"] = str(world / "small.remix")
     changed: list[str] = []
     for before, word in zip(["", *words], words, strict=False):
         if before == "--out":
