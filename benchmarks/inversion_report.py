@@ -18,7 +18,8 @@ def markdown(results: dict[str, Any]) -> str:
     lines = [
         "# Speed and memory of `remix.inversion`",
         "",
-        f"Made by `{results['command']}`; {machine}. ResNet-32 of width 16, images of 32 x 32 pixels, float32. Works "
+        f"Made by `{results['command']}` (needs some minutes on a machine without other work); {machine}. "
+        "ResNet-32 of width 16, images of 32 x 32 pixels, float32. Works "
         "take turns in one process and the best time of each is kept. With one thread it is the time of this process "
         "alone, with more it is that of the clock on the wall.",
         "",

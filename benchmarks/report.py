@@ -29,7 +29,8 @@ def markdown(results: dict[str, Any]) -> str:
     lines = [
         "# Speed and memory of `remix.laplace`",
         "",
-        f"Made by `{results['command']}`; {machine}. Works are interleaved in one process, the best time of each is",
+        f"Made by `{results['command']}` (needs the packages of `.[bench]` and a machine without other work);",
+        f"{machine}. Works are interleaved in one process, the best time of each is",
         "kept, and the unit is one `out.copy_(x)` into memory that is already mapped (the strictest unit: a `clone`",
         "pays for fresh pages; our large results reuse blocks of earlier ones). float32, random order of coordinates.",
         "",

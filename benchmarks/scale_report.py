@@ -28,7 +28,8 @@ def markdown(results: dict[str, Any]) -> str:
     lines = [
         "# Fitting up to a million dimensions",
         "",
-        f"Made by `{results['command']}`; {machine}. Rows are draws from a known Laplace covariance over a map, in a",
+        f"Made by `{results['command']}` (needs 8 GB of disk and, for the fits, 6 minutes of processor time);",
+        f"{machine}. Rows are draws from a known Laplace covariance over a map, in a",
         "float32 file that is memory-mapped; so the gain that could be found is known. Each size runs in a process of",
         "its own; its peak includes Python and torch (about 0.3 GB). Where the machine has other work, compare",
         "processor seconds, not those of the clock.",

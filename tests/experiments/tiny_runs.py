@@ -4,7 +4,7 @@ from pathlib import Path
 
 from remix.experiments.run_command import RunOptions
 
-_COMMON = ["data.tasks=3", "data.classes=3", "data.validation=0.8", "network.options={width: 4}", "batch_size=32"]
+COMMON = ["data.tasks=3", "data.classes=3", "data.validation=0.8", "network.options={width: 4}", "batch_size=32"]
 _INVERTED = [
     "settings.first.epochs=2",
     "settings.head.epochs=1",
@@ -39,4 +39,4 @@ SETTINGS = {
 
 def tiny(method: str, out: Path, *more: str, seed: int = 0) -> RunOptions:
     """Three tasks of one digit, about 29 training images per class, a few epochs and steps."""
-    return RunOptions("digits", method, seed, out=str(out), assignments=[*_COMMON, *SETTINGS[method], *more])
+    return RunOptions("digits", method, seed, out=str(out), assignments=[*COMMON, *SETTINGS[method], *more])
