@@ -10,7 +10,7 @@ from tiny_runs import tiny
 from written_runs import write_run
 
 from remix.cli import main
-from remix.experiments.reproduce import efficiency, estimate, retention, sensitivity, table1
+from remix.experiments.reproduce import efficiency, estimate, needed_runs, retention, sensitivity, table1
 from remix.experiments.reproduce.needed_runs import Variant, need_runs
 from remix.experiments.reproduce.targets import Reproduction, reproduce_target
 from remix.experiments.run_command import run_command
@@ -44,6 +44,15 @@ def test_the_plan_comes_first_and_changes_nothing(tmp_path):
     assert "2 at a time: about" in text
     assert "weight 0.25" in text
     assert not list(tmp_path.iterdir())
+
+
+def test_every_run_has_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(needed_runs, "finish_jobs", lambda jobs, parallel, console: seen.extend(jobs) is None)
+    seen = []
+    variants = [Variant("digits", "remix", (f"settings.inversion.prior.weight={w}",)) for w in (0.0, 0.01, 0.1, 1.0)]
+    need_runs(Reproduction(tmp_path / "out", seeds="0-1"), variants, Console(quiet=True))
+    assert len({job.folder for job in seen}) == 8
+    assert seen[0].name == "digits-remix-weight=0.0-seed0"
 
 
 def test_the_paper_s_plan_needs_no_data(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ from remix.experiments.overlay import SettingError
 from remix.experiments.run_command import RunOptions, resolve
 from remix.experiments.run_directory import RunDirectory
 
-__all__ = ["Job", "make_job", "parse_seeds", "sweep_jobs"]
+__all__ = ["Job", "make_job", "parse_seeds", "run_name", "sweep_jobs"]
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,19 @@ def sweep_jobs(
             words = tuple(f"{key}={value}" for key, value in settings.items() if key != "method")
             options = RunOptions(preset, method, seed, data, None, words, validation=validation)
             config = resolve(options)
-            tail = [f"{key.rpartition('.')[2]}={settings[key]}" for key in varied if key != "method"]
-            name = "-".join([Path(preset).stem, config.method, *map(_file_name, tail), f"seed{seed}"])
-            jobs.append(make_job(options, Path(out) / name))
+            told = [f"{key}={settings[key]}" for key in varied if key != "method"]
+            jobs.append(make_job(options, Path(out) / run_name(preset, config.method, told, seed)))
     if len({job.name for job in jobs}) < len(jobs):
         raise SettingError("a seed or a value is given twice")
     return jobs
+
+
+def run_name(preset: str, method: str, settings: Sequence[str], seed: int) -> str:
+    """The name of a run's folder: preset, method, the settings (words ``key=value``) that set it apart, seed."""
+    told = [
+        _file_name(key.rpartition(".")[2] + sign + value) for key, sign, value in (w.partition("=") for w in settings)
+    ]
+    return "-".join([Path(preset).stem, method, *told, f"seed{seed}"])
 
 
 def make_job(options: RunOptions, folder: Path) -> Job:

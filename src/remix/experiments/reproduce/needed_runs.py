@@ -18,7 +18,7 @@ from remix.experiments.run_command import RunOptions, load_stream, resolve
 from remix.experiments.run_config import RunConfig, differences
 from remix.experiments.run_directory import RunDirectory
 from remix.experiments.sweep_command import finish_jobs
-from remix.experiments.sweep_jobs import Job, make_job, parse_seeds
+from remix.experiments.sweep_jobs import Job, make_job, parse_seeds, run_name
 
 __all__ = ["NeededRun", "Variant", "benchmarks", "comparison", "need_runs"]
 
@@ -136,13 +136,8 @@ def _needed(
     config = resolve(options)
     plain = config.to_plain()
     same = next((folder for folder, other in there if not differences(other, plain)), None)
-    parts = [
-        Path(variant.preset).stem,
-        variant.method,
-        *(word.rpartition(".")[2] for word in variant.settings),
-        f"seed{seed}",
-    ]
-    return NeededRun(variant, seed, config, make_job(options, same or place / "-".join(parts)))
+    name = run_name(variant.preset, variant.method, variant.settings, seed)
+    return NeededRun(variant, seed, config, make_job(options, same or place / name))
 
 
 def _existing(place: Path) -> list[tuple[Path, dict[str, Any]]]:
