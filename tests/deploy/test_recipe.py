@@ -5,8 +5,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from remix.deploy.few_images import FewImagesDiagonal
+from remix.deploy.few_images import FewImagesDiagonal, bounded_rates
 from remix.deploy.recipe import LearnSettings, frozen_blocks, make_recipe
+from remix.learning import Sgd, Stage
 from remix.networks import Classifier, GrowingHead, create_backbone
 from remix.statistics import ClassGaussians
 
@@ -74,3 +75,22 @@ def test_targets_of_few_images_are_drawn_wider():
         found = targets.features[targets.labels == label]
         torch.testing.assert_close(found.std(0), 2 * std[label], rtol=0.1, atol=0)
         torch.testing.assert_close(found.mean(0), mean[label], rtol=0, atol=0.3)
+
+
+@pytest.mark.parametrize(("length", "slower"), [(1.0, False), (50.0, True)])
+def test_classifiers_learn_slower_where_features_are_long(length, slower):
+    """A rate of 0.04 with features of squared length 2,500 moves a logit by 100 in a step."""
+    mean = torch.zeros(2, 4)
+    mean[:, 0] = length
+    student = Classifier(create_backbone("convnet8", width=1), GrowingHead(4, [2, 2]))
+    memory = SimpleNamespace(gaussians=ClassGaussians((0, 1), (9, 9), mean, torch.zeros(2, 4)))
+    learner = SimpleNamespace(teacher=student, student=student, memory=memory)
+    stages = [Stage("newest", [student.head.classifier(-1)], Sgd(8, 0.04), dict), Stage("none", [], Sgd(0, 0.0), dict)]
+    first, second = bounded_rates(stages, learner)
+    ((module, factor),) = first.factors
+    assert module is student.head
+    assert first.sgd.lr * factor * length**2 <= 0.5 + 1e-9
+    assert (factor < 1) == slower
+    assert second is stages[1]
+    learner.teacher = None
+    assert bounded_rates(stages, learner) == stages

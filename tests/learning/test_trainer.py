@@ -1,6 +1,7 @@
 """A stage changes what it names and nothing else, and leaves every mode as it was."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import torch
@@ -98,6 +99,21 @@ def test_modes_and_gradients_are_restored_also_after_an_exception() -> None:
     assert not network.second[0].weight.requires_grad
     assert network.first[0].weight.requires_grad
     assert network.first[0].weight.grad is None
+
+
+def test_a_module_may_learn_slower_than_the_rest() -> None:
+    plain, slowed = Network(), Network()
+    slowed.load_state_dict(plain.state_dict())
+    before = copy(plain)
+    one_step = Sgd(1, 0.1, momentum=0.0, weight_decay=0.0)
+    for network, factors in ((plain, ()), (slowed, [(slowed.second, 0.25)])):
+        runner = trainer()
+        single = replace(runner, data=lambda generator: iter([next(data(generator))]), batches=1)
+        stage = Stage("s", [network], one_step, objective(network), factors=factors)
+        single.run(stage, [network], StageState(), lambda: None)
+    moved = [network.second[0].weight.detach() - before["second.0.weight"] for network in (plain, slowed)]
+    torch.testing.assert_close(moved[1], 0.25 * moved[0])
+    torch.testing.assert_close(plain.first[0].weight, slowed.first[0].weight)
 
 
 def test_going_on_after_an_epoch_gives_the_same_bits() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from remix.data import ImageDataset
-from remix.deploy.few_images import FewImagesDiagonal
+from remix.deploy.few_images import FewImagesDiagonal, bounded_rates
 from remix.learning import Learner, Stage, TensorReplay
 from remix.methods.distillation import balance_head
 from remix.methods.remix import Remix
@@ -34,7 +34,8 @@ class ExtendDiagonal(FewImagesDiagonal):
         """The head, then all that learns, on the same terms."""
         head = balance_head(learner, self.balance, 1.0, self.scales.hard)
         blocks = [block.module for block in learner.backbone.blocks()]
-        return [head, replace(head, name="network", trained=[*head.trained, *blocks], sgd=self.network)]
+        network = replace(head, name="network", trained=[*head.trained, *blocks], sgd=self.network)
+        return bounded_rates([head, network], learner)
 
     def remember(self, learner: Learner, data: ImageDataset) -> None:
         """As the method does; a class with further images is remembered as both, by numbers of images."""

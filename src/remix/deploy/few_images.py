@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from remix.inversion import Targets, feature_targets, random_labels
-from remix.learning import Learner
+from remix.learning import Learner, Stage
 from remix.methods.pmi import Pmi
 from remix.methods.remix import Remix
 
-__all__ = ["FewImagesDiagonal", "FewImagesLaplace"]
+__all__ = ["FewImagesDiagonal", "FewImagesLaplace", "bounded_rates"]
+
+_LOGIT_STEP = 0.5  # most that one step may move a logit, for a gradient of 1
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,28 @@ class FewImagesDiagonal(Pmi):
         wide = replace(gaussians, std=self.spread * gaussians.std)
         return feature_targets(labels, wide, None, learner.generator)
 
+    def stages(self, learner: Learner) -> list[Stage]:
+        """As in PMI, with `bounded_rates`."""
+        return bounded_rates(super().stages(learner), learner)
+
 
 @dataclass(frozen=True)
 class FewImagesLaplace(FewImagesDiagonal, Remix):
     """REMIX."""
+
+
+def bounded_rates(stages: Sequence[Stage], learner: Learner) -> list[Stage]:
+    """The same stages, in which classifiers learn no faster than the length of features allows.
+
+    A step of a linear classifier moves a logit by the rate times the squared length of the feature. Features of large
+    networks are long (some 3,000 squared for a ResNet-34): a rate that suits short ones makes the classifiers of new
+    classes grow until they drown the old ones, or until numbers are not finite any more.
+    """
+    gaussians, head = learner.memory.gaussians, learner.student.head
+    if learner.teacher is None or gaussians is None:
+        return list(stages)
+    energy = float((gaussians.mean.square() + gaussians.std.square()).sum(1).mean())
+    return [
+        replace(stage, factors=[(head, min(1.0, _LOGIT_STEP / (energy * stage.sgd.lr)))]) if stage.sgd.lr else stage
+        for stage in stages
+    ]

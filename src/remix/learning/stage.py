@@ -38,6 +38,7 @@ class Stage:
         adapting: the modules in train mode, whose BatchNorm statistics move; those trained by default. All other
             modules are in eval mode.
         on_epoch: called before every epoch.
+        factors: modules, all within those trained, whose rate is multiplied by a number.
 
     """
 
@@ -47,3 +48,4 @@ class Stage:
     objective: Objective
     adapting: Sequence[nn.Module] | None = None
     on_epoch: Callable[[], None] | None = None
+    factors: Sequence[tuple[nn.Module, float]] = ()

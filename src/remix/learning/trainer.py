@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -86,7 +87,7 @@ class Trainer:
                 self.best.begin()
             while state.epoch < stage.sgd.epochs:
                 for group in optimiser.param_groups:
-                    group["lr"] = stage.sgd.rate(state.epoch)
+                    group["lr"] = stage.sgd.rate(state.epoch) * group["factor"]
                 terms, seconds = self._epoch(stage, optimiser, parameters, state.epoch)
                 state.momentum = [_momentum(optimiser, parameter) for parameter in parameters]
                 self.monitor.epoch(
@@ -101,7 +102,12 @@ class Trainer:
 
     def _optimiser(self, stage: Stage, parameters: list[nn.Parameter], state: StageState) -> torch.optim.SGD:
         sgd = stage.sgd
-        optimiser = torch.optim.SGD(parameters, sgd.lr, sgd.momentum, weight_decay=sgd.weight_decay)
+        factors = {parameter: factor for module, factor in stage.factors for parameter in module.parameters()}
+        groups: list[dict[str, Any]] = [
+            {"params": [p for p in parameters if factors.get(p, 1.0) == factor], "factor": factor}
+            for factor in dict.fromkeys(factors.get(parameter, 1.0) for parameter in parameters)
+        ]
+        optimiser = torch.optim.SGD(groups, sgd.lr, sgd.momentum, weight_decay=sgd.weight_decay)
         for parameter, momentum in zip(parameters, state.momentum, strict=False):
             optimiser.state[parameter]["momentum_buffer"] = momentum.to(parameter)
         return optimiser
