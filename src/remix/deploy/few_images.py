@@ -12,7 +12,10 @@ from remix.methods.remix import Remix
 
 __all__ = ["FewImagesDiagonal", "FewImagesLaplace", "bounded_rates"]
 
-_LOGIT_STEP = 0.5  # most that one step may move a logit, for a gradient of 1
+# Most that one step may move a logit, for a gradient of 1. The curvature of these losses is at most about half the squared
+# length of the features, and with a momentum of 0.9 rates are stable up to 3.8 over the curvature. Of 0.5 and 4, tried on
+# photographs that are in no table, 4 was better.
+_LOGIT_STEP = 4.0
 
 
 @dataclass(frozen=True)
