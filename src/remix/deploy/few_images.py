@@ -12,9 +12,9 @@ from remix.methods.remix import Remix
 
 __all__ = ["FewImagesDiagonal", "FewImagesLaplace", "bounded_rates"]
 
-# Most that one step may move a logit, for a gradient of 1. The curvature of these losses is at most about half the squared
-# length of the features, and with a momentum of 0.9 rates are stable up to 3.8 over the curvature. Of 0.5 and 4, tried on
-# photographs that are in no table, 4 was better.
+# Most that one step may move a logit, for a gradient of 1. The curvature of these losses is at most about half the
+# squared length of the features, and with a momentum of 0.9 rates are stable up to 3.8 over the curvature. Of 0.5 and
+# 4, tried on photographs that are in no table, 4 was better.
 _LOGIT_STEP = 4.0
 
 
