@@ -50,7 +50,8 @@ def main() -> None:
         for method in typed.methods.split(","):
             for number in range(1, len(STEPS) + 1):
                 step(method, number, seed, work, typed)
-    print(table(json.loads(typed.out.read_text())["steps"]))
+    steps = json.loads(typed.out.read_text())["steps"]
+    print(table(steps, typed.each), costs(steps, typed.each), sep="\n\n")
 
 
 def photographs(source: Path, work: Path, each: int, seed: int) -> None:
@@ -128,37 +129,43 @@ def share(classes: dict[str, dict[str, Any]], names: Sequence[str]) -> float | N
     return 100 * sum(classes[name]["right"] for name in names) / images if images else None
 
 
-def table(steps: Sequence[dict[str, Any]]) -> str:
-    """Markdown: accuracies by number of photographs and step, mean ± standard deviation over seeds, and costs."""
+def table(steps: Sequence[dict[str, Any]], photographs: int) -> str:
+    """Markdown: accuracies after every step with so many photographs per class, mean ± deviation over seeds."""
     lines = [
-        "| photographs per class | seeds | after step | classes | remix: all | old / new | fine-tuning: all "
-        "| old / new | joint training: all | remix: processor seconds | MiB |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        "| after step | classes | remix: all (old / new) | fine-tuning: all (old / new) | joint training: all |",
+        "|---|---|---|---|---|",
     ]
-    for each in sorted({row["photographs"] for row in steps}):
-        for number, classes in enumerate(STEPS, start=1):
-            rows = {
-                method: [
-                    row for row in steps if (row["photographs"], row["method"], row["step"]) == (each, method, number)
-                ]
-                for method in ("remix", "finetune", "joint")
-            }
-            count = sum(len(step) for step in STEPS[: STEPS.index(classes) + 1])
-            cells = [str(each), str(len(rows["remix"])), str(number), str(count)]
-            for method in ("remix", "finetune"):
-                cells += [_mean(rows[method], "all"), f"{_mean(rows[method], 'old')} / {_mean(rows[method], 'new')}"]
-            cells += [_mean(rows["joint"], "all"), _mean(rows["remix"], "processor_seconds", ".0f")]
-            cells.append(f"{max((row['peak_memory_mib'] for row in rows['remix']), default=0):,}")
-            lines.append("| " + " | ".join(cells) + " |")
+    for number in range(1, len(STEPS) + 1):
+        cells = [str(number), str(sum(len(step) for step in STEPS[:number]))]
+        for method in ("remix", "finetune", "joint"):
+            rows = [
+                row
+                for row in steps
+                if (row["photographs"], row["method"], row["step"]) == (photographs, method, number)
+            ]
+            parts = f" ({_mean(rows, 'old', False)} / {_mean(rows, 'new', False)})"
+            cells.append(_mean(rows, "all") + (parts if number > 1 and method != "joint" else ""))
+        lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def _mean(rows: Sequence[dict[str, Any]], name: str, digits: str = ".1f") -> str:
+def costs(steps: Sequence[dict[str, Any]], photographs: int) -> str:
+    """What the steps of remix took, in a sentence."""
+    rows = [row for row in steps if row["photographs"] == photographs and row["method"] == "remix"]
+    seconds = [
+        f"{spread([row['processor_seconds'] for row in rows if row['step'] == number]).mean:.0f}"
+        for number in range(1, len(STEPS) + 1)
+    ]
+    peak = max(row["peak_memory_mib"] for row in rows)
+    return f"processor seconds of the steps of remix: {', '.join(seconds)}; most memory: {peak:,} MiB"
+
+
+def _mean(rows: Sequence[dict[str, Any]], name: str, deviation: bool = True) -> str:
     values = [row[name] for row in rows if row[name] is not None]
     if not values:
         return "-"
     found = spread(values)
-    return f"{found.mean:{digits}}" + (f" ± {found.std:{digits}}" if found.std is not None else "")
+    return f"{found.mean:.1f}" + (f" ± {found.std:.1f}" if deviation and found.std is not None else "")
 
 
 if __name__ == "__main__":
