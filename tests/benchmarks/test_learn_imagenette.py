@@ -1,0 +1,21 @@
+"""The measured table of the README and of docs/learn.md is that of its file."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.learn_imagenette import table
+
+ROOT = Path(__file__).resolve().parents[2]
+STEPS = json.loads((ROOT / "docs" / "bench" / "learn_imagenette.json").read_text())["steps"]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/learn.md"])
+def test_the_table_is_that_of_the_file(page):
+    assert table(STEPS, 30) in (ROOT / page).read_text()
+
+
+def test_every_seed_ran_every_method():
+    done = {(row["seed"], row["method"], row["step"]) for row in STEPS if row["photographs"] == 30}
+    assert done == {(s, m, n) for s in (0, 1, 2) for m in ("remix", "finetune", "joint") for n in (1, 2, 3)}
