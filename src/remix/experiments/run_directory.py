@@ -88,6 +88,8 @@ class RunDirectory:
             raise RunDirectoryError(f"{self.config} cannot be read: {error}") from error
         if not isinstance(values, dict):
             raise RunDirectoryError(f"{self.config} holds no settings")
+        if not values.keys() >= {"data", "network", "method", "settings", "seed"}:
+            return values  # cut short: what is missing is not known
         try:
             return RunConfig.from_plain(values).to_plain()
         except SettingError:  # of a method that is not known here, or edited by hand
