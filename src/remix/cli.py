@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
+from remix.allocator import keep_freed_memory
 from remix.command_line import build_parser
 from remix.commands.dreams import dream, measure
 from remix.commands.learning import learn
@@ -45,6 +46,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "doctor": doctor,
 }
 
+_TRAINING = {"learn", "run", "dream"}
+
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command line; ``args`` defaults to ``sys.argv``.
@@ -54,6 +57,8 @@ def main(args: Sequence[str] | None = None) -> None:
     """
     given = list(sys.argv[1:] if args is None else args)
     chosen = build_parser(COMMANDS).parse_args(given or ["--help"])
+    if args is None and chosen.subcommand in _TRAINING:  # the process is ours alone
+        keep_freed_memory()
     try:
         COMMANDS[chosen.subcommand](**chosen[chosen.subcommand].as_dict())
     except (ValueError, OSError) as error:

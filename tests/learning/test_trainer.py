@@ -28,13 +28,13 @@ class Network(nn.Module):
 class Recorder(Monitor):
     def __init__(self) -> None:
         self.reports: list[EpochReport] = []
-        self.batches: list[tuple[int, int]] = []
+        self.batches: list[tuple[int, int, int]] = []
 
     def epoch(self, report: EpochReport) -> None:
         self.reports.append(report)
 
-    def batch(self, done: int, count: int) -> None:
-        self.batches.append((done, count))
+    def batch(self, epoch: int, done: int, count: int) -> None:
+        self.batches.append((epoch, done, count))
 
 
 def data(generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
@@ -145,8 +145,15 @@ def test_reports_name_the_terms_and_rates() -> None:
     runner.run(stage, [network], StageState(), lambda: None)
     assert [report.rate for report in monitor.reports] == pytest.approx([0.1, 0.01, 0.001])
     assert all(set(report.terms) == {"cross-entropy"} for report in monitor.reports)
-    assert monitor.batches[:3] == [(1, 3), (2, 3), (3, 3)]
+    assert monitor.batches[:4] == [(0, 1, 3), (0, 2, 3), (0, 3, 3), (1, 1, 3)]
     assert int(runner.counts.counts.sum()) == 2 + 3 * 24
+
+
+def test_reports_of_a_stage_that_goes_on_begin_with_its_epoch() -> None:
+    network, monitor = Network(), Recorder()
+    stage = Stage("s", [network], Sgd(3, 0.1), objective(network))
+    trainer(monitor).run(stage, [network], StageState(2), lambda: None)
+    assert monitor.batches == [(2, 1, 3), (2, 2, 3), (2, 3, 3)]
 
 
 def test_a_loss_that_is_not_finite_stops_before_it_does_harm() -> None:

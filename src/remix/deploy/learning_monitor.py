@@ -51,8 +51,9 @@ class LearningMonitor(Monitor):
         what = f"dreaming of the old classes, {progress.phase}, step {progress.step.step + 1} of {progress.step.steps}"
         self.display.show(what, self._first * share, {"loss": progress.step.loss})
 
-    def batch(self, done: int, count: int) -> None:
+    def batch(self, epoch: int, done: int, count: int) -> None:
         """A part of an epoch."""
+        self._epoch = epoch
         self._show(done / max(count, 1))
 
     def epoch(self, report: EpochReport) -> None:

@@ -53,7 +53,7 @@ class RunMonitor(Monitor):
         self._phase_began = time.monotonic()
         self._processor_began = time.process_time()
         self._before = 0  # work of everything before the present phase
-        self._epoch = (0, 1)
+        self._epochs = 1
         self._terms: Mapping[str, float] = {}
 
     # --- the run ---
@@ -104,7 +104,7 @@ class RunMonitor(Monitor):
         self._before = earlier + (task.dream_work if number > 1 else 0)
         self._before += sum(stage.work for stage in task.stages[: max(number - 2, 0)])
         epochs = {stage.name: stage.epochs for stage in task.stages}
-        self._epoch, self._terms = (0, epochs.get(name, 1)), {}
+        self._epochs, self._terms = epochs.get(name, 1), {}
 
     def end_phase(self) -> float:
         """Write down how long the present phase took; returns the seconds."""
@@ -142,16 +142,15 @@ class RunMonitor(Monitor):
             )  # fmt: skip
         self._on_inversion(progress, self._phase_began)
 
-    def batch(self, done: int, count: int) -> None:
+    def batch(self, epoch: int, done: int, count: int) -> None:
         """Show how far the epoch is."""
-        epoch, epochs = self._epoch
         stages = {stage.name: stage.work for stage in self.plan.tasks[self.task].stages}
-        work = stages.get(self.phase, 0) * (epoch + done / max(count, 1)) / epochs
-        self._show(f"{self.phase}, epoch {epoch + 1} of {epochs}", work)
+        work = stages.get(self.phase, 0) * (epoch + done / max(count, 1)) / self._epochs
+        self._show(f"{self.phase}, epoch {epoch + 1} of {self._epochs}", work)
 
     def epoch(self, report: EpochReport) -> None:
         """Write it down."""
-        self._epoch, self._terms = (report.epoch + 1, report.epochs), report.terms
+        self._terms = report.terms
         self.metrics.write(
             "epoch", task=self.task + 1, stage=report.stage, epoch=report.epoch + 1, epochs=report.epochs,
             rate=report.rate, terms=dict(report.terms), seconds=round(report.seconds, 4),

@@ -34,8 +34,8 @@ class Monitor:
     def inversion(self, progress: Progress) -> None:
         """A step of inversion was made."""
 
-    def batch(self, done: int, count: int) -> None:
-        """``done`` of about ``count`` batches of the present epoch were trained on."""
+    def batch(self, epoch: int, done: int, count: int) -> None:
+        """``done`` of about ``count`` batches of an epoch, its number from 0, were trained on."""
 
     def epoch(self, report: EpochReport) -> None:
         """An epoch came to its end."""

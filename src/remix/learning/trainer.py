@@ -139,7 +139,7 @@ class Trainer:
             images_seen += len(labels)
             for name, value in found.items():
                 totals[name] = totals.get(name, 0.0) + value * len(labels)
-            self.monitor.batch(number + 1, self.batches)
+            self.monitor.batch(epoch, number + 1, self.batches)
         means = {name: total / max(images_seen, 1) for name, total in totals.items()}
         return means, time.perf_counter() - begin
 

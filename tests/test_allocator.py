@@ -1,0 +1,45 @@
+"""A process that trains keeps the memory it frees."""
+
+import subprocess
+import sys
+
+import pytest
+
+from remix import cli
+
+FAULTS = """
+import resource, sys, torch
+from remix.allocator import keep_freed_memory
+if sys.argv[1] == "keep" and not keep_freed_memory():
+    print("cannot")
+    sys.exit()
+def step():
+    block = torch.ones(1 << 24)
+    return block + block
+step()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(30):
+    step()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def test_freed_memory_is_not_asked_for_again():
+    kept, returned = (
+        subprocess.run([sys.executable, "-c", FAULTS, word], check=True, capture_output=True, text=True).stdout.strip()
+        for word in ("keep", "return")
+    )
+    if kept == "cannot":
+        pytest.skip("this system's C library has no mallopt")
+    assert int(kept) < int(returned) / 3
+
+
+@pytest.mark.parametrize(("words", "keeps"), [(["run", "digits", "--dry-run"], True), (["methods"], False)])
+def test_only_commands_that_train_keep_it_and_only_in_a_process_of_their_own(monkeypatch, words, keeps):
+    called = []
+    monkeypatch.setattr(cli, "keep_freed_memory", lambda: called.append(True))
+    cli.main(words)
+    assert not called
+    monkeypatch.setattr(sys, "argv", ["remix", *words])
+    cli.main()
+    assert bool(called) == keeps
