@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from remix.inversion import Targets, agreed_targets, balanced_labels, feature_targets, label_targets, random_labels
+from remix.inversion import Targets, balanced_labels, feature_targets, label_targets, random_labels
 from remix.statistics import ClassGaussians, class_gaussians, train_selectors
 
 
@@ -60,22 +60,3 @@ def test_bad_targets_are_refused(gaussians, generator):
         Targets(torch.tensor([0]), torch.tensor([[float("nan")]]))
     with pytest.raises(ValueError, match="at least one class"):
         balanced_labels([], 3)
-
-
-def test_agreed_features_are_read_as_their_class_where_that_is_possible(generator):
-    """Two overlapping classes and a classifier that tells them apart by the sign; a third that it never gives."""
-    gaussians = ClassGaussians((0, 1, 2), (9, 9, 9), torch.tensor([[-0.5], [0.5], [0.0]]), torch.ones(3, 1))
-    head = torch.nn.Linear(1, 3)
-    with torch.no_grad():
-        head.weight.copy_(torch.tensor([[-1.0], [1.0], [0.0]]))
-        head.bias.copy_(torch.tensor([0.0, 0.0, -9.0]))
-    labels = balanced_labels([0, 1, 2], 300)
-    plain = feature_targets(labels, gaussians, None, generator).features
-    found = agreed_targets(labels, gaussians, head, generator).features
-    known = labels < 2
-    assert (head(plain).argmax(1) == labels)[known].float().mean() < 0.8
-    assert (head(found).argmax(1) == labels)[known].all()
-    assert found[~known].abs().mean() < plain[~known].abs().mean()  # as near to being read as it as could be found
-    assert found[labels == 0].std() > 0.3  # still a spread, not one feature
-    with pytest.raises(ValueError, match="there is no class 5"):
-        agreed_targets(torch.tensor([5]), gaussians, head, generator)

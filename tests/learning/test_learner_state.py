@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny import tiny_learner, tiny_stream
+from tiny import DRIFTING, tiny_learner, tiny_stream
 
 from remix.data import Task, TaskStream
 from remix.learning.learner import Learner
@@ -42,7 +42,7 @@ def restored(name: str, file: Path) -> Learner:
     return learner
 
 
-@pytest.mark.parametrize("name", list_methods())
+@pytest.mark.parametrize("name", [*list_methods(), DRIFTING])
 def test_every_method_goes_on_with_the_same_bits(name, tmp_path):
     expected, record = learner_tensors(saved_on_the_way(name, tmp_path))
     for point in ("1", "3"):  # before it dreams, and within its first stage

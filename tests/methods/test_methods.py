@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import settings, tiny_learner, tiny_method, tiny_stream
+from tiny import DRIFTING, settings, tiny_learner, tiny_method, tiny_stream
 from torch import Tensor
 
 from remix.data import ImageDataset, Task, TaskStream
@@ -44,7 +44,7 @@ def weights(learner: Learner) -> dict[str, Tensor]:
     return {name: tensor.clone() for name, tensor in learner.student.state_dict().items()}
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", [*METHODS, DRIFTING])
 def test_two_tasks(name: str) -> None:
     learner = learned(name)
     assert learner.student.head.num_classes == 4
@@ -57,7 +57,7 @@ def test_two_tasks(name: str) -> None:
     assert learner.replay is None
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", [*METHODS, DRIFTING])
 def test_the_same_seed_gives_the_same_bits(name: str) -> None:
     first, again, other = learned(name), learned(name), learned(name, seed=1)
     a, b, c = weights(first), weights(again), weights(other)
@@ -65,7 +65,7 @@ def test_the_same_seed_gives_the_same_bits(name: str) -> None:
     assert not all(torch.equal(a[key], c[key]) for key in a)
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if not method_class(name).joint])
+@pytest.mark.parametrize("name", [*(name for name in METHODS if not method_class(name).joint), DRIFTING])
 def test_no_image_of_an_old_task_is_reachable(name: str) -> None:
     """Walks everything that the learner refers to, after its first task and in the middle of the second."""
     stream = tiny_stream()

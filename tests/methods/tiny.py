@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from remix.data import ImageDataset, Splits, TaskStream, load
+from remix.data import Augment, ImageDataset, Splits, TaskStream, load
 from remix.inversion import GeneratorSettings, LayerwiseSettings, PriorSettings, Schedule
 from remix.learning.learner import Learner
 from remix.learning.method import Method
@@ -15,6 +15,8 @@ from remix.networks import create_backbone
 from remix.statistics import SelectorRecipe
 
 SHORT = Sgd(2, 0.05)
+DRIFTING = "remix, drifting"
+"""REMIX with Gaussians that drift, one batch for BatchNorm and views of pseudo-samples."""
 GENERATOR = GeneratorSettings(schedule=Schedule(4, 1e-3), batch=16, noise=8)
 
 
@@ -38,6 +40,8 @@ def settings(name: str) -> dict[str, Any]:
 
 
 def tiny_method(name: str) -> Method:
+    if name == DRIFTING:
+        return create_method("remix", **settings("remix"), follow="drift", together=True, views=True)
     return create_method(name, **settings(name))
 
 
@@ -55,4 +59,5 @@ def tiny_stream(per_class: int = 30) -> TaskStream:
 
 def tiny_learner(name: str, stream: TaskStream, seed: int = 0, team: Team | None = None) -> Learner:
     backbone = create_backbone("convnet8", width=4, generator=torch.Generator().manual_seed(seed))
-    return Learner(backbone, tiny_method(name), stream.normalisation, batch_size=32, seed=seed, team=team)
+    augment = Augment(1) if name == DRIFTING else None
+    return Learner(backbone, tiny_method(name), stream.normalisation, augment, batch_size=32, seed=seed, team=team)

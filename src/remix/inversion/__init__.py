@@ -29,7 +29,6 @@ from remix.inversion.statistics_penalties import MomentDistance, StatisticsKl
 from remix.inversion.target_penalties import ClassBalance, FeatureMatch, LabelMatch, SelfConfidence
 from remix.inversion.targets import (
     Targets,
-    agreed_targets,
     balanced_labels,
     feature_targets,
     label_targets,
@@ -80,7 +79,6 @@ __all__ = [
     "Term",
     "TotalVariation",
     "Variable",
-    "agreed_targets",
     "balanced_labels",
     "feature_targets",
     "frozen",

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from remix.statistics import ClassGaussians, Selectors, select_features
 
-__all__ = ["Targets", "agreed_targets", "balanced_labels", "feature_targets", "label_targets", "random_labels"]
+__all__ = ["Targets", "balanced_labels", "feature_targets", "label_targets", "random_labels"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,46 +103,6 @@ def feature_targets(
         order = torch.randperm(len(rows), generator=generator, device=None if generator is None else generator.device)
         features[rows] = chosen[order.to(chosen.device)].to(features)
     return Targets(labels, features)
-
-
-def agreed_targets(
-    labels: Tensor, gaussians: ClassGaussians, head: nn.Module, generator: torch.Generator, rounds: int = 20
-) -> Targets:
-    """A feature for every label, from its class's Gaussian, that the classifier reads as that class.
-
-    Gaussians of classes that are hard to tell apart overlap, and a draw from one is often read as another. Such a draw
-    is repeated; after the last round the one that came nearest stays.
-
-    Args:
-        labels: (N,).
-        gaussians: of the classes.
-        head: the classifier on pooled features.
-        generator: source of the draws.
-        rounds: of drawing, at most.
-
-    Raises:
-        ValueError: for a class that has no Gaussian.
-
-    """
-    features = gaussians.sample(labels, generator)
-    margins = _margins(head, features, labels)
-    for _ in range(rounds - 1):
-        open_rows = (margins <= 0).nonzero()[:, 0]
-        if not len(open_rows):
-            break
-        again = gaussians.sample(labels[open_rows.cpu()], generator)
-        found = _margins(head, again, labels[open_rows.cpu()])
-        better = found > margins[open_rows]
-        features[open_rows[better]], margins[open_rows[better]] = again[better], found[better]
-    return Targets(labels, features)
-
-
-@torch.no_grad()
-def _margins(head: nn.Module, features: Tensor, labels: Tensor) -> Tensor:
-    """Logit of the label minus the highest other one; positive where the classifier agrees."""
-    logits: Tensor = head(features)
-    own = labels.to(logits.device)[:, None]
-    return (logits.gather(1, own) - logits.scatter(1, own, -torch.inf).amax(1, keepdim=True))[:, 0]
 
 
 def _check(classes: Sequence[int], count: int) -> None:

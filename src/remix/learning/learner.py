@@ -63,6 +63,7 @@ class Learner:
         memory: what is kept of past tasks.
         replay: the present task's pseudo-samples, or None.
         counts: how often each label was seen in the present task.
+        present: the images of the present task, or None between tasks.
 
     """
 
@@ -94,6 +95,7 @@ class Learner:
         self.memory = Memory()
         self.teacher: Classifier | None = None
         self.replay: Replay | None = None
+        self.present: ImageDataset | None = None
         self.counts = LabelCounts(1)
         self.modules: dict[str, nn.Module] = {}
         self.saved_modules: dict[str, dict[str, Tensor]] = {}  # of a restored learner, until they are asked for
@@ -148,6 +150,7 @@ class Learner:
             safe_point: called whenever the learner can be saved such that going on gives the same result.
 
         """
+        self.present = task.train
         self._phase(0, "prepare", lambda: self._prepare(task), safe_point)
         self._phase(1, "dream", self._dream, safe_point)
         stages = [stage for stage in self.method.stages(self) if stage.sgd.epochs]
@@ -207,7 +210,7 @@ class Learner:
         if fresh:
             self.memory.record_task(fresh)
         self.method.remember(self, task.train)
-        self.teacher, self.replay = None, None
+        self.teacher, self.replay, self.present = None, None, None
         self.modules = {name: module for name, module in self.modules.items() if name in self.method.carried}
         self.saved_modules = {}
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from remix.learning.learner import Learner
 from remix.learning.losses import balanced_cross_entropy, hard_distillation, head_cross_entropy, local_cross_entropy
 from remix.learning.relational import RelationalProjectors
+from remix.learning.replay import Replayed
 from remix.learning.scaling import LossScales
 from remix.learning.sgd import Sgd
 from remix.learning.stage import Batch, Objective, Stage
@@ -25,13 +26,18 @@ def projectors(learner: Learner, dim: int = 128) -> RelationalProjectors:
     )
 
 
-def distil(learner: Learner, scales: LossScales, relational: bool = True) -> Objective:
+def distil(
+    learner: Learner, scales: LossScales, relational: bool = True, *, together: bool = False, views: bool = False
+) -> Objective:
     """Learn the new classes among themselves and keep the old model's logits on pseudo-samples and its angles.
 
     Args:
         learner: in a later task.
         scales: weights, already those of this task; the head term is left out where its weight is 0.
         relational: whether angles are compared; they say nothing to a frozen backbone.
+        together: whether real images and pseudo-samples go through the network as one batch, so that BatchNorm
+            normalises both alike, as it will when it is used. Published is one after the other.
+        views: whether pseudo-samples are cropped and mirrored at random as real images are.
 
     """
     teacher, old, head = learner.teacher, learner.old_classes, learner.student.head
@@ -40,21 +46,36 @@ def distil(learner: Learner, scales: LossScales, relational: bool = True) -> Obj
 
     def terms(batch: Batch) -> dict[str, Tensor]:
         assert batch.replayed is not None
-        real, pseudo = learner.pooled(batch.images), learner.pooled(batch.replayed.images)
+        replayed = _another_view(learner, batch.replayed) if views else batch.replayed
+        if together:
+            features = learner.pooled(torch.cat([batch.images, replayed.images]))
+            real, pseudo = features[: len(batch.images)], features[len(batch.images) :]
+        else:
+            real, pseudo = learner.pooled(batch.images), learner.pooled(replayed.images)
         found = {
             "local": scales.local * local_cross_entropy(head(real), batch.labels, old),
-            "hard": scales.hard * hard_distillation(head(pseudo), batch.replayed.logits),
+            "hard": scales.hard * hard_distillation(head(pseudo), replayed.logits),
         }
         if relational:
             with torch.no_grad():
                 before = teacher.backbone.pooled(batch.images).float()
             found["relational"] = scales.relational * pair(real, before)
         if scales.head:
-            labels = torch.cat([batch.labels, batch.replayed.labels])
+            labels = torch.cat([batch.labels, replayed.labels])
             found["head"] = scales.head * head_cross_entropy(head, torch.cat([real, pseudo]), labels)
         return found
 
     return terms
+
+
+def _another_view(learner: Learner, replayed: Replayed) -> Replayed:
+    """Pseudo-samples cropped and mirrored at random, and what the old model says of them."""
+    if learner.augment is None:
+        return replayed
+    assert learner.teacher is not None
+    images = learner.augment(replayed.images, learner.generator)
+    with torch.no_grad():
+        return Replayed(images, replayed.labels, learner.teacher(images).float())
 
 
 def balance_head(learner: Learner, sgd: Sgd, local: float, hard: float) -> Stage:

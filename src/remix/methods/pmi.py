@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from torch import Tensor
 
@@ -14,7 +15,6 @@ from remix.inversion import (
     LayerwiseSettings,
     PriorSettings,
     Targets,
-    agreed_targets,
     feature_targets,
     invert_layerwise,
     random_labels,
@@ -26,6 +26,7 @@ from remix.learning.scaling import LossScales
 from remix.learning.sgd import Sgd
 from remix.learning.stage import Stage
 from remix.methods.distillation import balance_head, distil, projectors
+from remix.methods.drifted import balance_head_on_gaussians, drifted_gaussians
 from remix.methods.plain import FIRST, first_task
 from remix.methods.registry import method
 from remix.statistics import (
@@ -56,11 +57,15 @@ class Pmi(Method):
         last_block: of the newest classifier and the last block.
         network: of the newest classifier and the whole backbone.
         balance: of all classifiers, the backbone frozen.
+        together: whether BatchNorm sees real images and pseudo-samples as one batch; published is one after the other.
+        views: whether pseudo-samples are cropped and mirrored at random, as real images are.
+        follow: how the Gaussians of old classes follow the network: measured again on its "dreams", as published, or
+            moved with the "drift" of the features of new images; then they have correlations, and all classifiers are
+            balanced on draws from them instead of on pseudo-samples.
         scales: weights of the losses before they follow the numbers of classes.
         samples: pseudo-samples, besides those per task.
         samples_per_task: more of them for every task learned before.
         selection: whether the features of a class are chosen to differ from each other (contrastive selection).
-        agreed: whether features that the old model reads as another class are drawn again; instead of selection.
         selectors: training of the networks that choose.
         inversion: layer by layer, then refined.
 
@@ -71,17 +76,15 @@ class Pmi(Method):
     last_block: Sgd = Sgd(20, 0.05, (10, 15))
     network: Sgd = Sgd(120, 0.01, (60, 90))
     balance: Sgd = Sgd(40, 0.005)
+    together: bool = False
+    views: bool = False
+    follow: Literal["dreams", "drift"] = "dreams"
     scales: LossScales = LossScales()
     samples: int = 3000
     samples_per_task: int = 2000
     selection: bool = True
-    agreed: bool = False
     selectors: SelectorRecipe = SelectorRecipe()
     inversion: LayerwiseSettings = LayerwiseSettings(prior=PriorSettings("none"))
-
-    def __post_init__(self) -> None:
-        if self.selection and self.agreed:
-            raise ValueError("selection and agreed are two ways to choose features: set one of them to false")
 
     # --- dreaming ---
 
@@ -106,9 +109,6 @@ class Pmi(Method):
         memory = learner.memory
         assert memory.gaussians is not None
         labels = random_labels(range(learner.old_classes), self.count(learner), learner.generator)
-        if self.agreed:
-            assert learner.teacher is not None
-            return agreed_targets(labels, memory.gaussians, learner.teacher.head, learner.generator)
         return feature_targets(
             labels, memory.gaussians, memory.selectors if self.selection else None, learner.generator
         )
@@ -135,12 +135,17 @@ class Pmi(Method):
             return first_task(learner, self.first)
         scales = self.scales.for_task(learner.new_classes, learner.old_classes)
         newest, pair, backbone = learner.student.head.classifier(-1), projectors(learner), learner.backbone
-        together = distil(learner, scales)
+        how = {"together": self.together, "views": self.views}
+        all_terms = distil(learner, scales, **how)
+        if self.follow == "drift":
+            balance = balance_head_on_gaussians(learner, self.balance)
+        else:
+            balance = balance_head(learner, self.balance, self.scales.local, scales.hard)
         return [
-            Stage("newest classifier", [newest], self.head, distil(learner, scales, relational=False)),
-            Stage("last block", [newest, pair, backbone.blocks()[-1].module], self.last_block, together),
-            Stage("network", [newest, pair, *(block.module for block in backbone.blocks())], self.network, together),
-            balance_head(learner, self.balance, self.scales.local, scales.hard),
+            Stage("newest classifier", [newest], self.head, distil(learner, scales, relational=False, **how)),
+            Stage("last block", [newest, pair, backbone.blocks()[-1].module], self.last_block, all_terms),
+            Stage("network", [newest, pair, *(block.module for block in backbone.blocks())], self.network, all_terms),
+            balance,
         ]
 
     # --- remembering ---
@@ -148,7 +153,8 @@ class Pmi(Method):
     def remember(self, learner: Learner, data: ImageDataset) -> None:
         """Class Gaussians and selectors (old classes: of their pseudo-samples), and what the blocks receive."""
         backbone, memory = learner.backbone, learner.memory
-        classes = ClassMeter(feature_point(backbone), backbone.pool, keep_features=self.selection)
+        drifting = self.follow == "drift"
+        classes = ClassMeter(feature_point(backbone), backbone.pool, keep_features=self.selection, correlated=drifting)
         meters = [classes, *self.layer_meters(learner)]
         run_meters(learner.student.backbone, learner.images(data), meters)  # type: ignore[arg-type]
         layers = {key: layer for meter in meters[1:] for key, layer in meter.statistics().items()}  # type: ignore[attr-defined]
@@ -157,7 +163,8 @@ class Pmi(Method):
         if isinstance(learner.replay, TensorReplay):
             past = ClassMeter(feature_point(backbone), backbone.pool, keep_features=self.selection)
             run_meters(learner.student.backbone, learner.replay.batches(500), [past])  # type: ignore[arg-type]
-            gaussians = past.gaussians().replace(gaussians)
+            old = drifted_gaussians(learner, data) if drifting else past.gaussians()
+            gaussians = old.replace(gaussians)
             features = past.features() | features if self.selection else {}
         memory.gaussians = _updated_gaussians(memory.gaussians, gaussians)
         if self.selection:

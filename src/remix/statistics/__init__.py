@@ -4,6 +4,7 @@ from remix.statistics.batchnorm import batchnorm_points, batchnorm_statistics, r
 from remix.statistics.blocks import block_input_points, feature_point, resolution_points
 from remix.statistics.class_gaussians import ClassGaussians
 from remix.statistics.class_meter import ClassMeter, class_gaussians, measure_classes
+from remix.statistics.drift import Drift, fit_drift
 from remix.statistics.finite import NonFiniteActivationError, require_finite
 from remix.statistics.layer_meter import LayerMeter, measure_layers
 from remix.statistics.layers import Kind, LayerStatistics
@@ -26,6 +27,7 @@ __all__ = [
     "ClassMeter",
     "ClassRecord",
     "DamagedFileError",
+    "Drift",
     "FileHeader",
     "Kind",
     "LayerMeter",
@@ -52,6 +54,7 @@ __all__ = [
     "compensate",
     "contrastive_loss",
     "feature_point",
+    "fit_drift",
     "list_views",
     "measure_classes",
     "measure_layers",

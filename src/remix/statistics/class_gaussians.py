@@ -1,4 +1,4 @@
-"""One diagonal Gaussian of pooled features per class."""
+"""One Gaussian of pooled features per class."""
 
 from __future__ import annotations
 
@@ -8,20 +8,24 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from remix.statistics.drift import Drift
 from remix.statistics.labels import check_labels
 
-__all__ = ["ClassGaussians"]
+__all__ = ["ClassGaussians", "as_correlation"]
+
+_JITTER = 1e-4  # added to a correlation of 1: matrices of few samples are singular
 
 
 @dataclass(frozen=True, eq=False)
 class ClassGaussians:
-    """Mean and population standard deviation of the pooled features of K classes.
+    """Mean, population standard deviation and, if wanted, correlation of the pooled features of K classes.
 
     Attributes:
         labels: the K classes, ascending.
         counts: how many samples each was measured on.
         mean: (K, D).
         std: (K, D), not negative.
+        correlation: (K, D, D), with a diagonal of 1; None for features taken as uncorrelated.
 
     Raises:
         ValueError: if shapes disagree, labels are not ascending, or numbers are not finite.
@@ -32,6 +36,7 @@ class ClassGaussians:
     counts: tuple[int, ...]
     mean: Tensor
     std: Tensor
+    correlation: Tensor | None = None
 
     def __post_init__(self) -> None:
         size = len(self.labels)
@@ -48,6 +53,17 @@ class ClassGaussians:
             raise ValueError(f"mean {tuple(self.mean.shape)} and std {tuple(self.std.shape)} must have one shape")
         if bool((self.std < 0).any()):
             raise ValueError("std must not be negative")
+        if self.correlation is not None:
+            self._check_correlation(self.correlation)
+
+    def _check_correlation(self, correlation: Tensor) -> None:
+        shape = (*self.mean.shape, self.dim)
+        if not isinstance(correlation, Tensor) or correlation.shape != shape or correlation.dtype != self.mean.dtype:
+            raise ValueError(f"correlation must be {shape} of the same dtype as the mean")
+        if not bool((correlation.abs() <= 1 + 1e-3).all()):  # false for NaN
+            raise ValueError("correlations must be from -1 to 1")
+        if not torch.allclose(correlation, correlation.mT, atol=1e-3):
+            raise ValueError("correlation must be symmetric")
 
     @property
     def dim(self) -> int:
@@ -81,10 +97,26 @@ class ClassGaussians:
         """
         places = self.rows(labels)
         noise = torch.randn(len(places), self.dim, generator=generator, dtype=self.mean.dtype, device=self.mean.device)
+        if self.correlation is not None:
+            identity = torch.eye(self.dim, dtype=noise.dtype, device=noise.device)
+            roots, _ = torch.linalg.cholesky_ex(self.correlation + _JITTER * identity)
+            noise = torch.einsum("nij,nj->ni", roots[places], noise)
         return self.mean[places] + self.std[places] * noise
+
+    def moved(self, drift: Drift) -> ClassGaussians:
+        """The Gaussians of features that have drifted."""
+        identity = torch.eye(self.dim, dtype=self.mean.dtype, device=self.mean.device)
+        correlation = identity.expand(len(self), -1, -1) if self.correlation is None else self.correlation
+        spread = self.std.double().unsqueeze(2) * drift.matrix.to(self.mean.device, torch.float64)
+        covariance = spread.mT @ correlation.double() @ spread
+        std = covariance.diagonal(dim1=1, dim2=2).clamp_min(0).sqrt()
+        found = None if self.correlation is None else as_correlation(covariance).to(self.mean)
+        return ClassGaussians(self.labels, self.counts, drift(self.mean), std.to(self.std), found)
 
     def replace(self, other: ClassGaussians) -> ClassGaussians:
         """These classes with those of ``other`` added; a class that both have is taken from ``other``.
+
+        Correlations are kept where both have them.
 
         Raises:
             ValueError: if the features differ in length.
@@ -93,14 +125,32 @@ class ClassGaussians:
         if other.dim != self.dim:
             raise ValueError(f"the features have length {self.dim} here and {other.dim} in the other")
         kept = [i for i, label in enumerate(self.labels) if label not in set(other.labels)]
-        entries = [(self.labels[i], self.counts[i], self.mean[i], self.std[i]) for i in kept]
-        entries += list(zip(other.labels, other.counts, other.mean.to(self.mean), other.std.to(self.std), strict=True))
-        labels, counts, means, stds = zip(*sorted(entries, key=lambda entry: entry[0]), strict=True)
-        return ClassGaussians(labels, counts, torch.stack(means), torch.stack(stds))
+        labels = [*(self.labels[i] for i in kept), *other.labels]
+        order = sorted(range(len(labels)), key=labels.__getitem__)
+        counts = [*(self.counts[i] for i in kept), *other.counts]
+
+        def joined(mine: Tensor, others: Tensor) -> Tensor:
+            return torch.cat([mine[kept], others.to(mine)])[order]
+
+        correlation = None
+        if self.correlation is not None and other.correlation is not None:
+            correlation = joined(self.correlation, other.correlation)
+        mean, std = joined(self.mean, other.mean), joined(self.std, other.std)
+        return ClassGaussians(tuple(labels[i] for i in order), tuple(counts[i] for i in order), mean, std, correlation)
 
     def to(self, device: torch.device | str) -> ClassGaussians:
         """The same classes on another device."""
-        return ClassGaussians(self.labels, self.counts, self.mean.to(device), self.std.to(device))
+        correlation = None if self.correlation is None else self.correlation.to(device)
+        return ClassGaussians(self.labels, self.counts, self.mean.to(device), self.std.to(device), correlation)
+
+
+def as_correlation(covariance: Tensor) -> Tensor:
+    """Of covariances (..., D, D). A feature that does not vary is uncorrelated with all others."""
+    std = covariance.diagonal(dim1=-2, dim2=-1).clamp_min(0).sqrt()
+    scale = torch.where(std > 0, 1 / std, torch.zeros_like(std))
+    correlation = covariance * scale.unsqueeze(-1) * scale.unsqueeze(-2)
+    correlation.diagonal(dim1=-2, dim2=-1).fill_(1)
+    return correlation.clamp(-1, 1)
 
 
 def _listed(labels: Sequence[int], limit: int = 20) -> str:

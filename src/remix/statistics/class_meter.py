@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from remix.networks import Backbone
 from remix.statistics.blocks import feature_point
-from remix.statistics.class_gaussians import ClassGaussians
+from remix.statistics.class_gaussians import ClassGaussians, as_correlation
 from remix.statistics.measure import Batch, run_meters
 from remix.statistics.taps import Point
 
@@ -52,12 +53,20 @@ class ClassMeter:
         point: where the feature map is.
         pool: from the feature map to features (N, D).
         keep_features: also keep the features themselves, in memory, for training selectors.
+        correlated: whether the Gaussians have correlations; then the features are kept in memory as well.
 
     """
 
-    def __init__(self, point: str | Point, pool: Callable[[Tensor], Tensor], *, keep_features: bool = False) -> None:
+    def __init__(
+        self,
+        point: str | Point,
+        pool: Callable[[Tensor], Tensor],
+        *,
+        keep_features: bool = False,
+        correlated: bool = False,
+    ) -> None:
         self.points = [Point.parse(point)]
-        self._pool, self._keep = pool, keep_features
+        self._pool, self._keep, self._correlated = pool, keep_features or correlated, correlated
         self._moments = _ClassMoments()
         self._features: list[tuple[Tensor, Tensor]] = []
 
@@ -72,7 +81,13 @@ class ClassMeter:
 
     def gaussians(self) -> ClassGaussians:
         """The Gaussians of what was seen so far. Raises ValueError if nothing was."""
-        return self._moments.gaussians()
+        found = self._moments.gaussians()
+        if not self._correlated:
+            return found
+        features = self.features()
+        covariances = [torch.cov(features[label].double().T, correction=0) for label in found.labels]
+        correlation = as_correlation(torch.stack([covariance.cpu() for covariance in covariances]))
+        return replace(found, correlation=correlation.to(found.mean))
 
     def features(self) -> dict[int, Tensor]:
         """By class, the features (n, D) that were kept."""

@@ -124,9 +124,12 @@ class Memory:
                 parts = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in tensors.items())
                 rows.append(StoredItem(kind, key, parts, size))
         if self.gaussians is not None:
-            mean, std = self.gaussians.mean, self.gaussians.std
-            size = mean.numel() * mean.element_size() + std.numel() * std.element_size()
-            detail = f"mean and std of {self.gaussians.dim} features of {len(self.gaussians)} classes"
+            held = [self.gaussians.mean, self.gaussians.std]
+            words = "mean and std"
+            if self.gaussians.correlation is not None:
+                held, words = [*held, self.gaussians.correlation], "mean, std and correlation"
+            size = sum(tensor.numel() * tensor.element_size() for tensor in held)
+            detail = f"{words} of {self.gaussians.dim} features of {len(self.gaussians)} classes"
             rows.append(StoredItem("class Gaussians", "pooled features", detail, size))
         if self.selectors is not None:
             size = sum(tensor.numel() * tensor.element_size() for tensor in self.selectors.tensors().values())

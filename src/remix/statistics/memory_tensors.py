@@ -56,6 +56,9 @@ def to_tensors(
     if gaussians is not None:
         content["gaussians"] = {"labels": list(gaussians.labels), "counts": list(gaussians.counts)}
         tensors |= {"gaussians/mean": gaussians.mean, "gaussians/std": gaussians.std}
+        if gaussians.correlation is not None:
+            content["gaussians"]["correlated"] = True
+            tensors["gaussians/correlation"] = gaussians.correlation
     if selectors is not None:
         content["selectors"] = {"labels": list(selectors.labels)}
         tensors |= {f"selectors/{name}": tensor for name, tensor in selectors.tensors().items()}
@@ -84,7 +87,8 @@ def _parse(tensors: _Taken, content: Any) -> Parts:
     if "gaussians" in content:
         entry = content["gaussians"]
         mean, std = tensors.pop("gaussians/mean"), tensors.pop("gaussians/std")
-        gaussians = ClassGaussians(_integers(entry["labels"]), _integers(entry["counts"]), mean, std)
+        correlation = tensors.pop("gaussians/correlation") if entry.get("correlated") else None
+        gaussians = ClassGaussians(_integers(entry["labels"]), _integers(entry["counts"]), mean, std, correlation)
     if "selectors" in content:
         names = ("weight", "bias", "scale", "shift", "mean", "variance")
         parts = {name: tensors.pop(f"selectors/{name}") for name in names}
