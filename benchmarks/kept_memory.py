@@ -5,11 +5,13 @@ Both in processes of their own, in turn, on one thread; the ratio is of processo
 
 from __future__ import annotations
 
+import argparse
 import resource
 import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 import torch
 from torch import nn
@@ -22,22 +24,24 @@ ROUNDS, STEPS = 5, 6
 
 
 def main() -> None:
-    words = sys.argv[1:]
-    if words:
-        print(*one_process(words[0] == "keep"))
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.kept_memory", description=__doc__)
+    parser.add_argument("--one", choices=("return", "keep"), help="only this process, as numbers on standard output")
+    options = parser.parse_args()
+    if options.one:
+        print(*one_process(options.one == "keep"))
         return
     found: dict[str, list[list[float]]] = {"return": [], "keep": []}
     for _ in range(ROUNDS):
         for word, results in found.items():
-            command = [sys.executable, "-m", "benchmarks.kept_memory", word]
+            command = [sys.executable, "-m", "benchmarks.kept_memory", "--one", word]
             text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
             results.append([float(number) for number in text.split()])
     for place, name in enumerate(("ResNet-32 of width 8, 256 images", "generator and network, 128 images")):
         before, after = ([row[place] for row in found[word]] for word in ("return", "keep"))
         ratio = statistics.median(b / a for b, a in zip(before, after, strict=True))
         print(f"{name}: {statistics.median(before):.2f} s -> {statistics.median(after):.2f} s a step, {ratio:.2f} x")
-    before, after = (statistics.median(row[2] for row in found[word]) for word in ("return", "keep"))
-    print(f"peak of memory: {before:.0f} -> {after:.0f} MiB")
+    most, least = (statistics.median(row[2] for row in found[word]) for word in ("keep", "return"))
+    print(f"peak of memory: {least:.0f} -> {most:.0f} MiB")
 
 
 def one_process(keep: bool) -> tuple[float, float, float]:
@@ -60,7 +64,7 @@ def one_process(keep: bool) -> tuple[float, float, float]:
     return *seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def timed(step) -> float:  # type: ignore[no-untyped-def]
+def timed(step: Callable[[], None]) -> float:
     step()
     begin = time.process_time()
     for _ in range(STEPS):
