@@ -104,6 +104,13 @@ def test_correlations_of_fewer_samples_than_features_can_be_drawn_from(generator
     assert torch.isfinite(gaussians.sample([0] * 50, generator)).all()
 
 
+def test_a_matrix_that_no_features_have_is_told_when_it_is_used(generator):
+    impossible = torch.tensor([[1.0, 0.9, 0.9], [0.9, 1.0, -0.9], [0.9, -0.9, 1.0]])[None]
+    gaussians = ClassGaussians((4,), (9,), torch.zeros(1, 3), torch.ones(1, 3), impossible)
+    with pytest.raises(ValueError, match="correlations of class 4"):
+        gaussians.sample([4], generator)
+
+
 def test_a_meter_measures_them(network, images):
     labels = torch.arange(24) % 3
     meter = ClassMeter(feature_point(network), network.pool, correlated=True)

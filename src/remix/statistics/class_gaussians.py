@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -92,16 +93,28 @@ class ClassGaussians:
         """One feature (n, D) per label (n,), drawn from the class's Gaussian.
 
         Raises:
-            ValueError: for a class that is not here.
+            ValueError: for a class that is not here, or with correlations that no features can have.
 
         """
         places = self.rows(labels)
         noise = torch.randn(len(places), self.dim, generator=generator, dtype=self.mean.dtype, device=self.mean.device)
-        if self.correlation is not None:
-            identity = torch.eye(self.dim, dtype=noise.dtype, device=noise.device)
-            roots, _ = torch.linalg.cholesky_ex(self.correlation + _JITTER * identity)
-            noise = torch.einsum("nij,nj->ni", roots[places], noise)
+        if self._roots is not None:
+            for place in places.unique():
+                mine = places == place
+                noise[mine] = noise[mine] @ self._roots[place].T
         return self.mean[places] + self.std[places] * noise
+
+    @cached_property
+    def _roots(self) -> Tensor | None:
+        """Of the correlations: L with L L' = R."""
+        if self.correlation is None:
+            return None
+        identity = torch.eye(self.dim, dtype=self.mean.dtype, device=self.mean.device)
+        roots, failed = torch.linalg.cholesky_ex(self.correlation + _JITTER * identity)
+        if bool(failed.any()):
+            label = self.labels[int(failed.nonzero()[0, 0])]
+            raise ValueError(f"the correlations of class {label} are none: the matrix has negative eigenvalues")
+        return roots
 
     def moved(self, drift: Drift) -> ClassGaussians:
         """The Gaussians of features that have drifted."""
