@@ -81,8 +81,8 @@ def _write(wanted: Reproduction, dreams: dict[PriorKind, SavedDream], size: int,
             mine = dream.images[dream.labels == dream.classes.index(name)]
             right = dream.about["read_right"][name]
             rows.append({"class": name, "prior": prior, "images": len(mine), "read as it": right})
-            remark = f"{right} of {len(mine)} read as it"
-            shown.append(GridRow(f"{name.replace('_', ' ')}, {prior}", mine[:_SHOWN], remark))
+            remark = f"{name.replace('_', ' ')}, {right} of {len(mine)} read as it"
+            shown.append(GridRow(prior, mine[:_SHOWN], remark))
     write_text(wanted.out / "samples.csv", as_csv(rows))
     save_grid(
         wanted.out / "samples.png", shown, f"the same noise, {size} pixels, {steps} steps; only the prior differs"
