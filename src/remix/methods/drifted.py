@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from remix.data import ImageDataset
 from remix.learning.learner import Learner
 from remix.learning.sgd import Sgd
 from remix.learning.stage import Batch, Stage
@@ -16,7 +15,7 @@ from remix.statistics import ClassGaussians, fit_drift
 __all__ = ["balance_head_on_gaussians", "drifted_gaussians"]
 
 
-def drifted_gaussians(learner: Learner, data: ImageDataset) -> ClassGaussians:
+def drifted_gaussians(learner: Learner) -> ClassGaussians:
     """The Gaussians of the old classes, moved as the features of the new images moved in this task.
 
     Pseudo-samples would also tell how features move, but of themselves: real images of other classes are the better
@@ -24,15 +23,15 @@ def drifted_gaussians(learner: Learner, data: ImageDataset) -> ClassGaussians:
 
     Args:
         learner: in a later task, its backbone trained.
-        data: the images of the task.
 
     """
     assert learner.teacher is not None
+    assert learner.present is not None
     assert learner.memory.gaussians is not None
     before, after = [], []
     networks = learner.teacher, learner.student
     with torch.no_grad(), evaluating(networks[0]), evaluating(networks[1]), learner.team.precision():
-        for images, _ in learner.images(data):
+        for images, _ in learner.images(learner.present):
             before.append(networks[0].backbone.pooled(images).float())
             after.append(networks[1].backbone.pooled(images).float())
     return learner.memory.gaussians.moved(fit_drift(torch.cat(before), torch.cat(after)))
@@ -41,15 +40,14 @@ def drifted_gaussians(learner: Learner, data: ImageDataset) -> ClassGaussians:
 def balance_head_on_gaussians(learner: Learner, sgd: Sgd) -> Stage:
     """The head alone, on new images and as many features of every old class, drawn from its drifted Gaussian.
 
-    A head that is balanced on pseudo-samples also learns to tell pseudo-samples from photographs, which is of no use
-    later: features of real images of the old classes are nearer to their Gaussians than to the pseudo-samples'.
+    A head that is balanced on pseudo-samples may also learn to tell pseudo-samples from photographs, which is of no use
+    later.
     """
     head, found = learner.student.head, list[ClassGaussians]()
 
     def measure() -> None:
         if not found:
-            assert learner.present is not None
-            found.append(drifted_gaussians(learner, learner.present))
+            found.append(drifted_gaussians(learner))
 
     def terms(batch: Batch) -> dict[str, Tensor]:
         real = learner.pooled(batch.images)

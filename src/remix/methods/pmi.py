@@ -151,7 +151,7 @@ class Pmi(Method):
     # --- remembering ---
 
     def remember(self, learner: Learner, data: ImageDataset) -> None:
-        """Class Gaussians and selectors (old classes: of their pseudo-samples), and what the blocks receive."""
+        """Class Gaussians (of old classes as `follow` says), selectors and what the blocks receive."""
         backbone, memory = learner.backbone, learner.memory
         drifting = self.follow == "drift"
         classes = ClassMeter(feature_point(backbone), backbone.pool, keep_features=self.selection, correlated=drifting)
@@ -163,7 +163,7 @@ class Pmi(Method):
         if isinstance(learner.replay, TensorReplay):
             past = ClassMeter(feature_point(backbone), backbone.pool, keep_features=self.selection)
             run_meters(learner.student.backbone, learner.replay.batches(500), [past])  # type: ignore[arg-type]
-            old = drifted_gaussians(learner, data) if drifting else past.gaussians()
+            old = drifted_gaussians(learner) if drifting else past.gaussians()
             gaussians = old.replace(gaussians)
             features = past.features() | features if self.selection else {}
         memory.gaussians = _updated_gaussians(memory.gaussians, gaussians)
