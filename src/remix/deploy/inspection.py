@@ -20,7 +20,7 @@ KINDS = {
     "moments": "mean and variance of a layer's input over images",
     "Laplace covariance": "how the coordinates of a layer's input vary together: four numbers per coordinate",
     "dense covariance": "the same as a full matrix",
-    "class Gaussians": "mean and standard deviation of the features of each class",
+    "class Gaussians": "mean, standard deviation and, if kept, correlation of the features of each class",
     "selectors": "two small layers of weights per class",
     "header": "JSON: names, counts, preprocessing, history, checksums",
 }
