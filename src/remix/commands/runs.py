@@ -23,6 +23,7 @@ def run(
     devices: int | None = None,
     precision: Literal["32", "bf16-mixed"] | None = None,
     log: Literal["tensorboard"] | None = None,
+    test_every: int = 0,
 ) -> None:
     """Learn the classes of a data set task after task with a method, without the data of the old ones.
 
@@ -44,18 +45,21 @@ def run(
         precision: 32 or bf16-mixed.
         log: tensorboard - write the numbers and dreams also for TensorBoard, in the folder tensorboard/ of the run
             (needs pip install 'remix-dfcil[tensorboard]'); with --resume also those of a finished run.
+        test_every: Also test after every so many epochs of a stage, for curves of accuracy in the report and in
+            metrics.jsonl; 0 for never. Takes time, changes no result.
 
     Examples:
         remix run digits
         remix run digits --method finetune --seed 1
         remix run cifar100-mini --data ~/data --out runs/mini --resume
         remix run digits --log tensorboard
+        remix run digits --test-every 5
         remix run cifar100-10 --dry-run --set settings.samples=1000 data.tasks=20
     """
     from remix.experiments.run_command import RunOptions, run_command
 
     options = RunOptions(preset, method, seed, data, out, set or (), accelerator, devices, precision, validation)
-    status = run_command(options, resume=resume, dry_run=dry_run, log=log)
+    status = run_command(options, resume=resume, dry_run=dry_run, log=log, test_every=test_every)
     if status:
         sys.exit(status)
 

@@ -108,6 +108,9 @@ def _valid(event: Any) -> bool:
         return False
     if not all(math.isfinite(event[name]) for name in fields if isinstance(event[name], float)):
         return False
+    tested = event.get("accuracy_macro", 0.0)  # of an epoch only if it was tested
+    if not isinstance(tested, int | float) or not math.isfinite(tested):
+        return False
     layers = event.get("layers", []) if event["event"] == "likelihood" else []
     terms = event["terms"].values() if "terms" in fields else []
     return all(isinstance(value, int | float) for value in terms) and all(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -31,6 +32,7 @@ from remix.inversion import Progress
 from remix.learning.learner import InterruptedInversion, Learner
 from remix.learning.metrics import AccuracyMatrix
 from remix.learning.model_file import Model, save_model
+from remix.learning.monitor import EpochReport
 from remix.learning.team import Team
 
 __all__ = ["execute", "grid_of"]
@@ -48,6 +50,7 @@ def execute(
     console: Console | None = None,
     saving: Saving | None = None,
     log: Callable[[Event], None] | None = None,
+    test_every: int = 0,
 ) -> dict[str, Any]:
     """Run, or go on with, what `RunDirectory.check` allowed.
 
@@ -59,6 +62,7 @@ def execute(
         console: where progress is shown.
         saving: how often it is saved.
         log: told of every event that is written to ``metrics.jsonl``, those of an earlier process included.
+        test_every: test after every so many epochs of a stage and after its last one, for curves; 0 for never.
 
     Returns:
         the content of ``summary.json``.
@@ -78,7 +82,8 @@ def execute(
         )
     team = team or Team()
     with directory.open(config) if team.first else nullcontext():
-        return _Run(config, stream, directory, team, console or Console(), saving or Saving(), log).finish()
+        run = _Run(config, stream, directory, team, console or Console(), saving or Saving(), log, test_every)
+        return run.finish()
 
 
 @dataclass
@@ -90,6 +95,7 @@ class _Run:
     console: Console
     saving: Saving
     log: Callable[[Event], None] | None
+    test_every: int = 0
 
     def __post_init__(self) -> None:
         config, directory = self.config, self.directory
@@ -117,6 +123,7 @@ class _Run:
             MetricsFile(directory.metrics if self.team.first else nowhere, told["metrics"], self.log),
             RunClock(told["seconds"], told["processor"], told["peak"]),
             self._inversion_step,
+            self._test_after_epoch,
         )
         self.learner.monitor = self.monitor
         if self.log is not None:
@@ -153,13 +160,22 @@ class _Run:
             raise
         monitor.likelihood(layer_likelihoods(learner.memory))
         monitor.begin_phase(0, "evaluate")
-        self.matrix.add_row(*learner.evaluate_tasks([stream.test(before) for before in range(index + 1)]))
+        self.matrix.add_row(*self._test(index))
         monitor.end_phase()
         if self.team.first:
             self.matrix.write(self.directory.matrix)
         micro = self.matrix.accuracy(average="micro")
         monitor.result(self.matrix.row(), self.matrix.accuracy(average="macro"), micro)
         self._save()
+
+    def _test(self, index: int) -> tuple[list[int], list[int]]:
+        return self.learner.evaluate_tasks([self.stream.test(before) for before in range(index + 1)])
+
+    def _test_after_epoch(self, report: EpochReport) -> float | None:
+        done = report.epoch + 1
+        if not self.test_every or (done % self.test_every and done < report.epochs):
+            return None
+        return fmean(100 * right / count for right, count in zip(*self._test(self.monitor.task), strict=True))
 
     # --- saving ---
 

@@ -92,6 +92,7 @@ def run_command(
     console: Console | None = None,
     saving: Saving | None = None,
     log: str | None = None,
+    test_every: int = 0,
 ) -> int:
     """Plan, run or go on with a run, and show its result.
 
@@ -102,6 +103,7 @@ def run_command(
         console: where to show things.
         saving: how often the run is saved.
         log: ``"tensorboard"`` to write the numbers for TensorBoard too, also those of a run that is finished.
+        test_every: test after every so many epochs, besides after every task; 0 for never.
 
     Returns:
         the status of the command: 0; 1 if the run was stopped by something that happened (a loss that is not finite, a
@@ -113,6 +115,8 @@ def run_command(
     """
     console = console or Console()
     config = resolve(options)
+    if test_every < 0:
+        raise SettingError(f"--test-every must be a number of epochs, or 0 for never, got {test_every}")
     if log is not None:
         _check_log(log)
     if dry_run:
@@ -134,7 +138,9 @@ def run_command(
     again = f"remix run {options.preset} ... --out {directory.path} --resume"
     try:
         with _log(log, directory, team.first) as told:
-            execute(config, stream, directory, team=team, console=console, saving=saving, log=told)
+            execute(
+                config, stream, directory, team=team, console=console, saving=saving, log=told, test_every=test_every
+            )
     except KeyboardInterrupt:
         return _stopped(console, f"interrupted; what was done is saved. Go on with: {again}", 130)
     except (TrainingStoppedError, InversionStoppedError) as error:

@@ -31,6 +31,7 @@ class RunMonitor(Monitor):
         metrics: the file of events.
         clock: for time and memory.
         on_inversion: called after every step of an inversion with its progress and when it began.
+        test: asked after every epoch for the accuracy on all classes so far, in percent; None if it is not tested.
 
     """
 
@@ -42,11 +43,12 @@ class RunMonitor(Monitor):
         metrics: MetricsFile,
         clock: RunClock,
         on_inversion: Callable[[Progress, float], None],
+        test: Callable[[EpochReport], float | None] = lambda report: None,
     ) -> None:
         self.plan, self.metrics, self.clock = plan, metrics, clock
         self.display = Display(console)
         self._log = open(log, "a", encoding="utf-8")  # noqa: SIM115 (closed with the run)
-        self._on_inversion = on_inversion
+        self._on_inversion, self._test = on_inversion, test
         self.task = 0
         self.phase = ""
         self.accuracy = ""
@@ -149,11 +151,15 @@ class RunMonitor(Monitor):
         self._show(f"{self.phase}, epoch {epoch + 1} of {self._epochs}", work)
 
     def epoch(self, report: EpochReport) -> None:
-        """Write it down."""
+        """Write it down, maybe with the accuracy that was reached."""
         self._terms = report.terms
+        accuracy = self._test(report)
+        tested = {}
+        if accuracy is not None:
+            self.accuracy, tested = f"{accuracy:.1f} %", {"accuracy_macro": accuracy}
         self.metrics.write(
             "epoch", task=self.task + 1, stage=report.stage, epoch=report.epoch + 1, epochs=report.epochs,
-            rate=report.rate, terms=dict(report.terms), seconds=round(report.seconds, 4),
+            rate=report.rate, terms=dict(report.terms), seconds=round(report.seconds, 4), **tested,
         )  # fmt: skip
 
     def _show(self, what: str, work: float) -> None:

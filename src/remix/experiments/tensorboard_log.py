@@ -73,6 +73,8 @@ class TensorBoardLog:
         for term, value in event["terms"].items():
             self._scalar(f"training/{event['stage']}/{term}", value, self._epochs)
         self._scalar("training/learning rate", event["rate"], self._epochs)
+        if "accuracy_macro" in event:
+            self._scalar("training/accuracy, mean over tasks", event["accuracy_macro"], self._epochs)
 
     def _inversion(self, event: Event) -> None:
         self._steps += 1

@@ -23,7 +23,7 @@ from remix.experiments.report.facts import run_rows, variant_facts
 from remix.experiments.report.groups import Group
 from remix.experiments.report.likelihoods import likelihood_charts, likelihood_table
 from remix.experiments.report.real_images import real_images
-from remix.experiments.report.terms import inversion_charts, last_terms, training_charts
+from remix.experiments.report.terms import epoch_accuracy_charts, inversion_charts, last_terms, training_charts
 from remix.experiments.run_tables import METRICS
 
 __all__ = ["render"]
@@ -79,6 +79,7 @@ def _part(number: int, group: Group, data: str | None, groups: int) -> dict[str,
     }
     chosen = {
         "training": training_charts(group),
+        "tested": epoch_accuracy_charts(group),
         "inversion": inversion_charts(group),
         "likelihood": likelihood_charts(group),
     }

@@ -1,16 +1,16 @@
-"""The terms of the losses: of training epoch by epoch, of inversion step by step."""
+"""The terms of the losses, of training epoch by epoch, of inversion step by step; and accuracy epoch by epoch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, replace
 
 from remix.experiments.metrics_file import Event
 from remix.experiments.report.charts import Chart, Mark, line_over_seeds
 from remix.experiments.report.groups import Group
 from remix.experiments.report.reading import RunFacts
 
-__all__ = ["LastTerms", "inversion_charts", "last_terms", "training_charts"]
+__all__ = ["LastTerms", "epoch_accuracy_charts", "inversion_charts", "last_terms", "training_charts"]
 
 
 @dataclass(frozen=True)
@@ -22,10 +22,19 @@ class _Kind:
     y: str
     place: Callable[[Event], Hashable]
     part: Callable[[Event], str]
+    values: Callable[[Event], Mapping[str, float]] = lambda event: event["terms"]
+    percent: bool = False
 
 
 _TRAINING = _Kind(
     "epoch", "epoch of the task", "weighted loss", lambda e: (e["stage"], e["epoch"]), lambda e: str(e["stage"])
+)
+_TESTED = replace(
+    _TRAINING,
+    x="tested epoch of the task",
+    y="accuracy, percent",
+    values=lambda e: {"accuracy": e["accuracy_macro"]},
+    percent=True,
 )
 _INVERSION = _Kind(
     "inversion", "recorded step of the task", "term, not weighted", lambda e: (e["number"], e["step"]),
@@ -38,6 +47,11 @@ def training_charts(group: Group) -> dict[str, Chart]:
     return _charts(group, _TRAINING)
 
 
+def epoch_accuracy_charts(group: Group) -> dict[str, Chart]:
+    """By "METHOD|TASK" the accuracy on all classes so far, after the epochs that were tested."""
+    return _charts(group, _TESTED)
+
+
 def inversion_charts(group: Group) -> dict[str, Chart]:
     """By "METHOD|TASK" every term of the inversion in the steps that were written down."""
     return _charts(group, _INVERSION)
@@ -47,10 +61,15 @@ def _charts(group: Group, kind: _Kind) -> dict[str, Chart]:
     found = {}
     for number, runs in enumerate(group.variants.values()):
         for task in range(1, group.tasks + 1):
-            chart = _chart(kind, [run.task(kind.event, task) for run in runs.values()])
+            chart = _chart(kind, [_events(kind, run, task) for run in runs.values()])
             if chart is not None:
                 found[f"{number}|{task}"] = chart
     return found
+
+
+def _events(kind: _Kind, run: RunFacts, task: int) -> list[Event]:
+    events = run.task(kind.event, task)
+    return [event for event in events if "accuracy_macro" in event] if kind.percent else events
 
 
 def _chart(kind: _Kind, seeds: list[list[Event]]) -> Chart | None:
@@ -60,12 +79,15 @@ def _chart(kind: _Kind, seeds: list[list[Event]]) -> Chart | None:
     places = [kind.place(event) for event in longest]
     parts = [kind.part(event) for event in longest]
     marks = [Mark(i + 1, part) for i, part in enumerate(parts) if i == 0 or part != parts[i - 1]]
-    by_place = [{kind.place(event): event["terms"] for event in seed} for seed in seeds]
-    names = list(dict.fromkeys(name for event in longest for name in event["terms"]))
+    by_place = [{kind.place(event): kind.values(event) for event in seed} for seed in seeds]
+    names = list(dict.fromkeys(name for event in longest for name in kind.values(event)))
     lines = [
         line_over_seeds(name, colour, [[seed.get(place, {}).get(name) for place in places] for seed in by_place])
         for colour, name in enumerate(names)
     ]
+    if kind.percent:
+        names = [f"{event['stage']}, {event['epoch']}" for event in longest]
+        return Chart(kind.x, kind.y, len(places), lines, marks, names, bounds=(0, 100))
     values = [value for line in lines for value in line.mean if value is not None]
     # Below zero there are no orders of magnitude: log-likelihood terms may be negative.
     logarithmic = bool(values) and min(values) >= 0 and max(values) > 0
