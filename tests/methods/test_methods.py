@@ -195,3 +195,14 @@ def test_a_name_is_given_once() -> None:
         class Other(Method):
             def stages(self, learner: Learner) -> Any:
                 return []
+
+
+@pytest.mark.parametrize(("name", "batches"), [("deepinversion", 1), ("abd", 1), ("rdfcil", 2), ("pmi", 2)])
+def test_real_and_pseudo_samples_pass_batchnorm_as_each_method_has_it(name: str, batches: int) -> None:
+    """ABD and its DeepInversion as one batch, R-DFCIL and PMI one after the other."""
+    learner = learned(name, tasks=1)
+    sizes: list[int] = []
+    norm = next(module for module in learner.student.modules() if isinstance(module, torch.nn.BatchNorm2d))
+    norm.register_forward_pre_hook(lambda module, inputs: sizes.append(len(inputs[0])) if module.training else None)
+    learner.learn(STREAM[1])
+    assert set(sizes) == {32 * 2 // batches, (60 - 32) * 2 // batches}

@@ -140,6 +140,10 @@ class Learner:
         """The student's pooled features of images (N, C, H, W)."""
         return self.team.pooled(self.student.backbone, images)
 
+    def pooled_together(self, *batches: Tensor) -> tuple[Tensor, ...]:
+        """The same of several batches as one, which BatchNorm normalises alike."""
+        return self.pooled(torch.cat(batches)).split([len(batch) for batch in batches])
+
     # --- learning ---
 
     def learn(self, task: Task, safe_point: Callable[[], None] = lambda: None) -> None:

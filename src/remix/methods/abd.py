@@ -49,7 +49,7 @@ class Abd(Generated, OneStage):
 
         def terms(batch: Batch) -> dict[str, Tensor]:
             assert batch.replayed is not None
-            real, generated = learner.pooled(batch.images), learner.pooled(batch.replayed.images)
+            real, generated = learner.pooled_together(batch.images, batch.replayed.images)
             features, labels = torch.cat([real, generated]), torch.cat([batch.labels, batch.replayed.labels])
             with torch.no_grad():
                 before = torch.cat([teacher.backbone.pooled(x) for x in (batch.images, batch.replayed.images)])

@@ -52,7 +52,7 @@ class DeepInversion(Generated, OneStage):
 
         def terms(batch: Batch) -> dict[str, Tensor]:
             assert batch.replayed is not None
-            real, generated = head(learner.pooled(batch.images)), head(learner.pooled(batch.replayed.images))
+            real, generated = map(head, learner.pooled_together(batch.images, batch.replayed.images))
             with torch.no_grad():
                 answers = teacher(batch.images)
             weight, temperature = self.distillation, self.temperature

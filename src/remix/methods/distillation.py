@@ -48,8 +48,7 @@ def distil(
         assert batch.replayed is not None
         replayed = _another_view(learner, batch.replayed) if views else batch.replayed
         if together:
-            features = learner.pooled(torch.cat([batch.images, replayed.images]))
-            real, pseudo = features[: len(batch.images)], features[len(batch.images) :]
+            real, pseudo = learner.pooled_together(batch.images, replayed.images)
         else:
             real, pseudo = learner.pooled(batch.images), learner.pooled(replayed.images)
         found = {

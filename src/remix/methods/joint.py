@@ -38,10 +38,6 @@ class Joint(Method):
                 return
             assert isinstance(learner.backbone, nn.Module)
             learner.backbone.load_state_dict(learner.untrained)
-            for classifier in learner.student.head.classifiers:
-                assert isinstance(classifier, nn.Linear)
-                nn.init.normal_(classifier.weight, std=learner.student.head.std, generator=learner.generator)
-                if classifier.bias is not None:
-                    nn.init.zeros_(classifier.bias)
+            learner.student.head.start_over(generator=learner.generator)
 
         return [Stage("train", [learner.student], self.training, global_cross_entropy(learner), on_epoch=start_over)]

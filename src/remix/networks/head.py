@@ -74,6 +74,11 @@ class GrowingHead(nn.Module):
         self.classifiers.append(classifier.to(self._placement))
         return self.classifier(-1)
 
+    def start_over(self, *, generator: torch.Generator | None = None) -> None:
+        """Forget all weights: the same classifiers, as new as if they had just grown."""
+        fresh = GrowingHead(self.feature_dim, self.task_sizes, bias=self.bias, generator=generator)
+        self.load_state_dict(fresh.state_dict())
+
     def classifier(self, task: int) -> nn.Linear:
         """Return the classifier of one task; -1 is the newest.
 

@@ -97,7 +97,10 @@ class ClassGaussians:
 
         """
         places = self.rows(labels)
-        noise = torch.randn(len(places), self.dim, generator=generator, dtype=self.mean.dtype, device=self.mean.device)
+        # Drawn where the generator lives, then moved: a seed means the same features on every device.
+        source = generator.device if generator is not None else self.mean.device
+        noise = torch.randn(len(places), self.dim, generator=generator, dtype=self.mean.dtype, device=source)
+        noise = noise.to(self.mean.device)
         if self._roots is not None:
             for place in places.unique():
                 mine = places == place

@@ -32,7 +32,7 @@ def measure_classes(backbone: Backbone, batches: Iterable[Batch]) -> ClassGaussi
 
 
 def class_gaussians(features: Tensor, labels: Tensor) -> ClassGaussians:
-    """The Gaussians of features (N, D) with labels (N,).
+    """The Gaussians of features (N, D) with labels (N,), on the device of the features.
 
     A class with one sample has no spread of its own: it is given the mean variance of the classes with more samples; if
     there are none, the variance of the class means; and if it is the only class, 0.
@@ -85,9 +85,9 @@ class ClassMeter:
         if not self._correlated:
             return found
         features = self.features()
-        covariances = [torch.cov(features[label].double().T, correction=0) for label in found.labels]
-        correlation = as_correlation(torch.stack([covariance.cpu() for covariance in covariances]))
-        return replace(found, correlation=correlation.to(found.mean))
+        covariances = [torch.cov(features[label].cpu().double().T, correction=0) for label in found.labels]
+        correlation = as_correlation(torch.stack(covariances)).to(found.mean.dtype)
+        return replace(found, correlation=correlation.to(found.mean.device))
 
     def features(self) -> dict[int, Tensor]:
         """By class, the features (n, D) that were kept."""
@@ -106,12 +106,12 @@ class _ClassMoments:
         self.count = torch.zeros(0, dtype=torch.float64)
         self.mean = torch.zeros(0, 0, dtype=torch.float64)
         self.scatter = torch.zeros(0, 0, dtype=torch.float64)
-        self.dtype = torch.float32
+        self.dtype, self.device = torch.float32, torch.device("cpu")
 
     @torch.no_grad()
     def update(self, features: Tensor, labels: Tensor) -> None:
         self._check(features, labels)
-        self.dtype = torch.promote_types(features.dtype, torch.float32)
+        self.dtype, self.device = torch.promote_types(features.dtype, torch.float32), features.device
         rows = features.detach().to("cpu", torch.float64)
         classes, which, counts = labels.cpu().unique(return_inverse=True, return_counts=True)
         count = counts.double()[:, None]
@@ -156,5 +156,5 @@ class _ClassMoments:
         labels = sorted(self.labels)
         order = torch.tensor([self.labels[label] for label in labels])
         counts = tuple(int(count) for count in self.count[order])
-        mean, std = self.mean[order].to(self.dtype), variance[order].sqrt().to(self.dtype)
+        mean, std = (tensor.to(self.dtype).to(self.device) for tensor in (self.mean[order], variance[order].sqrt()))
         return ClassGaussians(tuple(labels), counts, mean, std)
