@@ -13,6 +13,7 @@ from remix.inversion.checkpoint import Checkpoint
 from remix.inversion.observed import frozen
 from remix.inversion.phases import Phase, Progress, run_phases
 from remix.inversion.targets import Targets
+from remix.laplace.noise import standard_normal
 
 __all__ = ["Dream", "chunks", "dream_in_chunks", "noise"]
 
@@ -52,8 +53,8 @@ def chunks(count: int, most: int) -> list[slice]:
 
 
 def noise(shape: Sequence[int], like: Tensor, generator: torch.Generator) -> Tensor:
-    """Standard normal numbers, drawn where the generator lives: a seed means the same on every device."""
-    return torch.randn(tuple(shape), generator=generator, device=generator.device, dtype=like.dtype).to(like.device)
+    """Standard normal numbers of the dtype and on the device of another tensor."""
+    return standard_normal(shape, generator, like.dtype, like.device)
 
 
 def dream_in_chunks(

@@ -11,6 +11,7 @@ from remix.laplace import kernels
 from remix.laplace.covariance import LaplaceCovariance
 from remix.laplace.factor import sweeps_of
 from remix.laplace.filters import UNWHITEN
+from remix.laplace.noise import standard_normal
 from remix.laplace.validate import compute_dtype
 
 __all__ = ["draw"]
@@ -30,8 +31,7 @@ def draw(
     library = kernels.native() if covariance.device.type == "cpu" and not torch.compiler.is_compiling() else None
     tracked = torch.is_grad_enabled() and any(v.requires_grad for v in (*covariance.parameters, loc) if v is not None)
     if library is None:
-        noise = torch.randn(shape, generator=generator, dtype=dtype, device=covariance.device)
-        rows = covariance.unwhiten(noise)
+        rows = covariance.unwhiten(standard_normal(shape, generator, dtype, covariance.device))
         return rows if loc is None else rows + loc
     locs: list[Tensor | None] = [None] * len(covariance.factors)
     if loc is not None and not tracked:

@@ -9,6 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from remix.laplace.noise import standard_normal
 from remix.statistics.drift import Drift
 from remix.statistics.labels import check_labels
 
@@ -97,10 +98,7 @@ class ClassGaussians:
 
         """
         places = self.rows(labels)
-        # Drawn where the generator lives, then moved: a seed means the same features on every device.
-        source = generator.device if generator is not None else self.mean.device
-        noise = torch.randn(len(places), self.dim, generator=generator, dtype=self.mean.dtype, device=source)
-        noise = noise.to(self.mean.device)
+        noise = standard_normal((len(places), self.dim), generator, self.mean.dtype, self.mean.device)
         if self._roots is not None:
             for place in places.unique():
                 mine = places == place

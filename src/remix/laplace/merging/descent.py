@@ -10,6 +10,7 @@ from torch import Tensor
 
 from remix.laplace.covariance import LaplaceCovariance
 from remix.laplace.merging.mixture import Mixture, Model
+from remix.laplace.noise import standard_normal
 
 __all__ = ["descend", "descend_on_draws", "shrink_on_draws", "to_covariance"]
 
@@ -115,11 +116,12 @@ def shrink_on_draws(target: Mixture, model: Model, draws: int, generator: torch.
 def _draw(target: Mixture, draws: int, generator: torch.Generator | None) -> Tensor:
     """Standardised rows (draws, D), float32, from components chosen at random by their shares."""
     device = target.mean.device
-    shares = torch.tensor([part.share for part in target.components], device=device)
+    source = device if generator is None else generator.device
+    shares = torch.tensor([part.share for part in target.components], device=source)
     counts = torch.multinomial(shares, draws, replacement=True, generator=generator).bincount(minlength=len(shares))
     rows = []
     for part, count in zip(target.components, counts.tolist(), strict=True):
         if count:
-            noise = torch.randn(count, len(target.mean), generator=generator, device=device)
+            noise = standard_normal((count, len(target.mean)), generator, torch.float32, device)
             rows.append(part.covariance.unwhiten(noise) + part.shift.float())
     return torch.cat(rows)

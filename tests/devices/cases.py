@@ -1,0 +1,164 @@
+"""What must work on any device; run by `test_another_device.py`."""
+
+import pytest
+import small
+import torch
+from far_device import FAR, far_device
+from safetensors.torch import save_file
+from tiny import DRIFTING, tiny_learner, tiny_stream
+
+import remix
+import remix.deploy.learner
+from remix.cli import main
+from remix.data import TaskStream
+from remix.experiments.dream_options import STRATEGIES
+from remix.laplace import LaplaceCovariance, LaplaceNormal, fit, kernels
+from remix.learning.learner import Learner
+from remix.learning.learner_state import learner_tensors, replay_tensors, restore
+from remix.learning.model_file import load_model
+from remix.learning.team import Team
+from remix.methods import list_methods
+
+
+class FarTeam(Team):
+    """Networks and batches belong on the far device."""
+
+    device = FAR
+
+
+@pytest.fixture(autouse=True)
+def far():
+    with far_device():
+        yield
+
+
+def numbers(*shape: int) -> torch.Tensor:
+    return torch.rand(shape, generator=torch.Generator().manual_seed(0)) + 0.1
+
+
+# --- the device ---
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        lambda there, here: there + here,
+        lambda there, here: torch.cat([there, here]),
+        lambda there, here: here[there.long()],
+        lambda there, here: there.normal_(generator=torch.Generator()),
+        lambda there, here: torch.randn(3, generator=torch.Generator(), device=FAR),
+        lambda there, here: there.numpy(),
+    ],
+)
+def test_the_device_refuses_what_a_graphics_card_refuses(mistake):
+    with pytest.raises(RuntimeError):
+        mistake(torch.zeros(3, device=FAR), torch.zeros(3))
+
+
+# --- the covariance ---
+
+
+def test_a_laplace_normal():
+    parameters = [numbers(40) for _ in range(3)]
+    near = LaplaceNormal(numbers(40), LaplaceCovariance(*parameters))
+    there = LaplaceNormal(numbers(40).to(FAR), LaplaceCovariance(*(part.to(FAR) for part in parameters)))
+    rows = numbers(30, 40)
+    found = there.log_prob(rows.to(FAR))
+    assert found.device == FAR
+    torch.testing.assert_close(found.cpu(), near.log_prob(rows), rtol=1e-4, atol=1e-4)
+    assert fit(rows[:, :6].to(FAR)).loc.device == FAR  # merging is part of what REMIX does below
+
+
+def test_a_seed_draws_the_same_everywhere(monkeypatch):
+    monkeypatch.setattr(kernels, "native", lambda: None)  # which has noise of its own
+    parameters = [numbers(40) for _ in range(3)]
+    draws = [
+        LaplaceNormal(numbers(40).to(device), LaplaceCovariance(*(part.to(device) for part in parameters)))
+        .sample((5,), generator=torch.Generator().manual_seed(3))
+        .cpu()
+        for device in (torch.device("cpu"), FAR)
+    ]
+    torch.testing.assert_close(draws[0], draws[1])
+
+
+# --- learning ---
+
+
+def learn(learner: Learner, stream: TaskStream, index: int, safe_point=lambda: None) -> None:
+    learner.learn(stream.seen(index) if learner.method.joint else stream[index], safe_point)
+
+
+@pytest.mark.parametrize("name", [*list_methods(), DRIFTING])
+def test_a_method_learns_the_same_everywhere(name):
+    stream, right = tiny_stream(15), []
+    for team in (Team(), FarTeam()):
+        learner = tiny_learner(name, stream, team=team)
+        for index in range(2):
+            learn(learner, stream, index)
+        assert next(learner.student.parameters()).device == team.device
+        right.append(learner.evaluate_tasks([stream.test(0), stream.test(1)]))
+    assert right[0] == right[1]
+
+
+@pytest.mark.parametrize("name", ["joint", DRIFTING])
+def test_a_learner_goes_on_after_an_interruption(name):
+    stream, saved = tiny_stream(15), []
+    learner = tiny_learner(name, stream, team=FarTeam())
+    learn(learner, stream, 0)
+
+    def save():
+        tensors, record = learner_tensors(learner)
+        kept = [{key: part.cpu().clone() for key, part in some.items()} for some in (tensors, replay_tensors(learner))]
+        saved.append((kept[0], record, kept[1]))
+
+    learn(learner, stream, 1, save)
+    for tensors, record, replay in (saved[0], saved[2]):  # before it dreams, and within its first stage
+        again = tiny_learner(name, stream, team=FarTeam())
+        restore(again, tensors, record, replay)
+        learn(again, stream, 1)
+        weights = again.student.state_dict()
+        for key, expected in learner.student.state_dict().items():
+            torch.testing.assert_close(weights[key].cpu(), expected.cpu(), rtol=0, atol=0)
+
+
+# --- the product ---
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory):
+    """A model that learned two steps on the far device, and its images."""
+    root = tmp_path_factory.mktemp("model")
+    with far_device(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(remix.deploy.learner, "_team", lambda device: FarTeam())
+        learner = small.learner(device="far")
+        learner.learn(small.folder(root / "first", [0, 1]))
+        learner.save(root / "before.remix")
+        learner = remix.load(root / "before.remix", device="far", **small.QUICK)
+        learner.learn(small.folder(root / "second", [2, 3]))
+        learner.save(root / "model.remix")
+    network = load_model(root / "before.remix").classifier
+    save_file(
+        {**network.backbone.state_dict(), "fc.weight": network.head.classifier(0).weight}, root / "weights.safetensors"
+    )
+    return root
+
+
+MODEL = "{root}/model.remix"
+DREAM = ("dream", MODEL, "--steps", "2", "--count", "4")
+AUDIT = ("audit", MODEL, "--train", "{root}/first", "--held-out", "{root}/second", "--steps", "2", "--count", "4")
+MEASURE = ("measure", "{root}/first", "--backbone", "convnet8", "--options", "width=4")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("predict", MODEL, "{root}/first"),
+        ("evaluate", MODEL, "{root}/first"),
+        *((*DREAM, "--strategy", name, "--out", f"{{root}}/{name}.png") for name in STRATEGIES),
+        (*AUDIT, "--out", "{root}/audit.png"),
+        (*MEASURE, "--weights", "{root}/weights.safetensors", "--views", "channels,map", "--out", "{root}/m.remix"),
+    ],
+    ids=lambda words: " ".join([words[0], *(word for word in words if word in STRATEGIES)]),
+)
+def test_a_command(learned, words):
+    main([word.format(root=learned) for word in words] + ["--device", "far"])
