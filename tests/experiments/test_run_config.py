@@ -7,7 +7,7 @@ import pytest
 from remix.data import Augment
 from remix.experiments.overlay import SettingError
 from remix.experiments.presets import list_presets, read_preset
-from remix.experiments.run_config import build_config, differences, parse_assignments
+from remix.experiments.run_config import RunConfig, build_config, differences, parse_assignments
 from remix.methods import list_methods
 
 
@@ -78,6 +78,19 @@ def test_what_is_typed_goes_before_the_preset():
     config = build_config(read_preset("digits"), assignments=typed)
     assert (config.data.tasks, config.settings.first.lr, config.augment.flip, config.seed) == (2, 1e-3, False, 7)
     assert config.settings.first.epochs == build_config(read_preset("digits")).settings.first.epochs
+
+
+def test_one_option_leaves_the_others_of_the_preset():
+    typed = parse_assignments(["network.options.final_relu=true", "network.options.padding=symmetric"])
+    config = build_config(read_preset("cifar100-mini"), assignments=typed)
+    assert config.network.options == {"width": 8, "final_relu": True, "padding": "symmetric"}
+    assert RunConfig.from_plain(config.to_plain()) == config
+
+
+@pytest.mark.parametrize("options", [{}, {"network.options.width": 4}])
+def test_another_backbone_begins_without_the_options_of_the_preset(options):
+    config = build_config(read_preset("tiny-5"), assignments={"network.backbone": "convnet8", **options})
+    assert config.network.options == ({"width": 4} if options else {})
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,8 @@ def overlay(default: Settings, values: Any, at: str = "") -> Settings:
 
     Args:
         default: what holds where ``values`` says nothing.
-        values: by field; a field that is itself a dataclass takes a mapping.
+        values: by field; a field that is itself a dataclass takes a mapping, and one that is a mapping keeps the keys
+            that are not named.
         at: where this is, for messages.
 
     Raises:
@@ -92,7 +93,7 @@ def _convert(value: Any, hint: Any, default: Any, at: str) -> Any:
     if origin in (dict, Mapping) or hint is Mapping or origin is types.MappingProxyType:
         if not isinstance(value, Mapping):
             raise SettingError(f"{at} must be a mapping, got {value!r}")
-        return dict(value)
+        return {**(default or {}), **value}
     return _primitive(value, hint, at)
 
 

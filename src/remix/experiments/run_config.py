@@ -143,10 +143,19 @@ def build_config(values: Mapping[str, Any], *, assignments: Mapping[str, Any] | 
     start = RunConfig(DataConfig(), NetworkConfig(), None, 128, str(name), settings)
     try:
         for layer in (given, changes):
-            start = overlay(start, layer)
+            start = overlay(_without_stale_options(start, layer), layer)
     except SettingError as error:
         raise _with_place(error, changes, start) from error
     return replace(start, settings=settings)
+
+
+def _without_stale_options(config: RunConfig, layer: Mapping[str, Any]) -> RunConfig:
+    """Options belong to a backbone and to a data set: another one begins without."""
+    for part, key in (("network", "backbone"), ("data", "name")):
+        before, now = getattr(config, part), layer.get(part)
+        if isinstance(now, Mapping) and now.get(key, getattr(before, key)) != getattr(before, key):
+            config = replace(config, **{part: replace(before, options={})})  # type: ignore[arg-type]
+    return config
 
 
 def parse_assignments(texts: Sequence[str]) -> dict[str, Any]:
