@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-__all__ = ["write_text", "written_whole"]
+__all__ = ["is_temporary", "remove_temporary", "write_text", "written_whole"]
+
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")
 
 
 @contextmanager
@@ -45,6 +48,18 @@ def write_text(path: str | Path, text: str) -> None:
     """
     with written_whole(path) as file:
         file.write(text.encode())
+
+
+def is_temporary(path: Path) -> bool:
+    """Whether this is what `written_whole` writes to before it is whole."""
+    return _TEMPORARY.fullmatch(path.name) is not None
+
+
+def remove_temporary(folder: Path) -> None:
+    """Remove what writers that were killed have left in a folder; nobody may be writing into it."""
+    for path in folder.iterdir():
+        if is_temporary(path):
+            path.unlink(missing_ok=True)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -133,14 +133,30 @@ def test_offline_it_says_what_to_put_where(tmp_path, register, monkeypatch):
     assert "\n" not in str(caught.value)
 
 
+def test_of_several_files_only_the_missing_one_is_asked_for(tmp_path, register, monkeypatch):
+    """Those that are there may have been packed by somebody else: their content counts, not the checksum of a .gz."""
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    with Server() as server:
+        gone = server.download()
+    names = [f"{part}-ubyte.gz" for part in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3")]
+    (tmp_path / "fashion-mnist").mkdir()
+    for name in names:
+        (tmp_path / "fashion-mnist" / name).write_bytes(b"packed by another program")
+    files = [f"fashion-mnist/{name}" for name in (*names, "t10k-labels-idx1-ubyte.gz")]
+    register("fashion-mnist", downloads=tuple(dataclasses.replace(gone, file=file) for file in files))
+    with pytest.raises(MissingData, match=r"t10k-labels-idx1-ubyte\.gz elsewhere"):
+        prepare("fashion-mnist", tmp_path)
+
+
 def test_digits_need_nothing():
     assert len(prepare("digits").train) == 1438
 
 
 def test_without_a_folder_it_asks_for_one(monkeypatch):
-    monkeypatch.delenv("REMIX_DATA", raising=False)
-    with pytest.raises(MissingData, match="--data DIR"):
-        prepare("cifar100")
+    for set_or_not in (lambda: monkeypatch.setenv("REMIX_DATA", ""), lambda: monkeypatch.delenv("REMIX_DATA")):
+        set_or_not()
+        with pytest.raises(MissingData, match="--data DIR"):
+            prepare("cifar100")
 
 
 def test_an_indexed_folder_is_not_decoded_again_until_it_changes(tmp_path, monkeypatch):

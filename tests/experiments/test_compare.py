@@ -110,3 +110,30 @@ def test_one_method_with_two_settings_is_compared_with_itself(runs):
     assert any(
         line.startswith("remix (prior.form=typical) minus remix (prior.form=nll): +4.50") for line in found.sentences()
     )
+
+
+def test_settings_that_a_name_has_no_room_for_still_tell_runs_apart(runs):
+    other = ["settings.first.epochs=3", "settings.head.epochs=3", "settings.last_block.epochs=3", "settings.samples=9"]
+    for number, words in enumerate((other, *([f"settings.inversion.prior.weight={w}"] for w in (0.1, 0.2, 0.3)))):
+        typed = resolve(RunOptions("digits", "remix", 0, assignments=[*words, "settings.network.epochs=4"])).to_plain()
+        finished(runs / f"other-{number}", "remix", 0, 50 + number, settings=typed["settings"])
+    names = [name for name in compare_runs([runs]).summaries if name.startswith("remix")]
+    assert len(names) == 5
+    assert sum("prior.weight=0.2" in name for name in names) == 1
+
+
+def test_latex_can_be_compiled_and_holds_nothing_but_a_table_and_comments(runs, capsys):
+    typed = resolve(RunOptions("digits", "remix", 0, assignments=["settings.last_block.epochs=0"])).to_plain()
+    finished(runs / "other", "remix", 0, 70, settings=typed["settings"])
+    main(["compare", str(runs), "--format", "latex"])
+    lines = capsys.readouterr().out.splitlines()
+    end = lines.index(r"\end{tabular}")
+    assert any(r"last\_block.epochs=0" in line for line in lines[:end])
+    assert len(lines) > end + 1
+    assert all(line.startswith("% ") for line in lines[end + 1 :])
+
+
+def test_names_are_whole_in_a_narrow_terminal(runs):
+    text = io.StringIO()
+    Console(file=text, width=80).print(format_comparison(compare_runs([runs]), "table"))
+    assert "…" not in text.getvalue().split("┡")[1]

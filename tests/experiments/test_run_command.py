@@ -213,6 +213,69 @@ def test_network_and_data_that_do_not_fit(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("dry_run", [False, True])
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (["network.backbone=resnet20"], "takes images"),
+        (["network.options.width=abc"], "network.options holds a value of the wrong kind"),
+    ],
+)
+def test_what_cannot_come_to_its_end_is_said_before_it_begins(tmp_path, dry_run, changes, said):
+    with pytest.raises(SettingError, match=said):
+        run_command(RunOptions("digits", out=str(tmp_path / "run"), assignments=changes), dry_run=dry_run)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_task_without_test_images_is_refused_before_it_begins(tmp_path, dry_run):
+    for split, names in (("train", "abc"), ("val", "ab")):
+        for name in names:
+            folder = tmp_path / "photos" / split / name
+            folder.mkdir(parents=True)
+            for number in range(3):
+                Image.new("L", (8, 8), number).save(folder / f"{number}.png")
+    changes = [f"data.name={tmp_path / 'photos'}", "data.options={size: 8, channels: 1}", "data.tasks=3"]
+    with pytest.raises(SettingError, match=r"task 3 \(c\) has no test images"):
+        run_command(RunOptions("digits", out=str(tmp_path / "run"), assignments=changes), dry_run=dry_run)
+
+
+def test_an_option_of_the_data_of_the_wrong_kind(tmp_path):
+    (tmp_path / "photos" / "a").mkdir(parents=True)
+    Image.new("L", (8, 8)).save(tmp_path / "photos" / "a" / "0.png")
+    changes = [f"data.name={tmp_path / 'photos'}", "data.options={holdout: a}"]
+    with pytest.raises(SettingError, match=r"data\.options holds a value of the wrong kind"):
+        run_command(RunOptions("digits", assignments=changes), dry_run=True)
+
+
+def test_a_run_that_was_killed_while_it_wrote_its_settings_goes_on(tmp_path):
+    out = tmp_path / "run"
+    (out / "checkpoints").mkdir(parents=True)
+    left = [out / ".config.yaml.1a2b3c4d.tmp", out / "checkpoints" / ".replay.safetensors.00000000.tmp"]
+    for file in left:
+        file.write_bytes(b"da")
+    assert go(tiny("finetune", out), resume=True)[0] == 0
+    assert not any(file.exists() for file in left)
+
+
+def test_a_resumed_run_knows_the_accuracy_so_far(tmp_path, monkeypatch):
+    shown = []
+    monkeypatch.setattr(RunMonitor, "_show", lambda self, what, work: shown.append(self.accuracy))
+    begin = RunMonitor.start_task
+
+    def stop(self, index, goes_on):
+        if index == 1:
+            raise KeyboardInterrupt
+        begin(self, index, goes_on)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunMonitor, "start_task", stop)
+        assert go(tiny("finetune", tmp_path / "run"))[0] == 130
+    shown.clear()
+    assert go(tiny("finetune", tmp_path / "run"), resume=True)[0] == 0
+    assert shown[0].endswith(" %")
+
+
 def test_missing_data_are_said_before_anything_is_written(tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("REMIX_DATA", raising=False)
     with pytest.raises(SystemExit, match="2"):

@@ -80,6 +80,21 @@ def test_what_is_typed_goes_before_the_preset():
     assert config.settings.first.epochs == build_config(read_preset("digits")).settings.first.epochs
 
 
+def test_a_precision_may_be_typed_as_a_number():
+    assert build_config(read_preset("digits"), assignments=parse_assignments(["precision=32"])).precision == "32"
+
+
+def test_settings_of_one_method_are_not_taken_for_those_of_another():
+    saved = build_config(read_preset("digits")).to_plain()
+    with pytest.raises(SettingError, match=r"of method 'remix' and mean nothing to 'finetune'"):
+        build_config(saved, assignments={"method": "finetune"})
+
+
+def test_a_generator_needs_a_batch():
+    with pytest.raises(SettingError, match="batches of 2 images or more"):
+        build_config(read_preset("digits"), assignments={"method": "rdfcil", "settings.generator.batch": 0})
+
+
 def test_one_option_leaves_the_others_of_the_preset():
     typed = parse_assignments(["network.options.final_relu=true", "network.options.padding=symmetric"])
     config = build_config(read_preset("cifar100-mini"), assignments=typed)
@@ -113,6 +128,10 @@ def test_another_backbone_begins_without_the_options_of_the_preset(options):
         ("data.validation=1.5", "validation must be a fraction"),
         ("data.name=", "data.name must be a word"),
         ("accelerator=tpu", "accelerator must be one of auto, cpu, cuda, mps"),
+        ("precision=16", "precision must be one of 32, bf16-mixed, got 16"),
+        ("data.tasks=.inf", "data.tasks must be a whole number"),
+        ("settings.samples=-50", "samples and samples_per_task must not be negative"),
+        ("settings.inversion.batch=0", "batch and micro_batch must be at least 1"),
         ("tasks", "--set takes key=value"),
         ("a=[1", "is not a value"),
     ],

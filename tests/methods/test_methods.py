@@ -1,7 +1,10 @@
 """Every method through two tiny tasks: what changes, what is kept, what is forgotten."""
 
 import gc
+import inspect
+import os
 from dataclasses import replace
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 import pytest
@@ -67,39 +70,59 @@ def test_the_same_seed_gives_the_same_bits(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*(name for name in METHODS if not method_class(name).joint), DRIFTING])
 def test_no_image_of_an_old_task_is_reachable(name: str) -> None:
-    """Walks everything that the learner refers to, after its first task and in the middle of the second."""
+    """Walks everything that the learner refers to after its first task, and at every safe point of the second what the
+    functions at work there refer to as well.
+    """
     stream = tiny_stream()
     learner = tiny_learner(name, stream)
     task = stream[0]
     old = task.train.images
     assert isinstance(old, Tensor)
-    kept = {bytes(image.numpy().tobytes()) for image in old}
+    normalised = stream.normalisation.normalise(old, torch.float32)
+    kept = {image.numpy().tobytes() for image in (*old, *normalised)}
     learner.learn(task)
-    storage = old.untyped_storage().data_ptr()
-    del task, old
-    for tensor in reachable_tensors(learner):
-        assert tensor.untyped_storage().data_ptr() != storage
-        if tensor.dtype == torch.uint8 and tensor.dim() == 4:
-            assert not any(bytes(image.numpy().tobytes()) in kept for image in tensor)
-    assert not any(tensor.dim() == 4 and tensor.shape[1:] == (1, 8, 8) for tensor in reachable_tensors(learner))
+    del task, old, normalised
+    tensors = reachable_tensors([learner])
+    assert not any(tensor.dim() == 4 and tensor.shape[1:] == (1, 8, 8) for tensor in tensors)
+    walks = []
+
+    def walk() -> None:
+        walks.append(0)
+        for tensor in reachable_tensors([learner, *locals_at_work()]):
+            if tensor.dim() == 4 and tensor.shape[1:] == (1, 8, 8):
+                walks[-1] += 1
+                assert not any(image.detach().numpy().tobytes() in kept for image in tensor)
+
+    learner.learn(stream[1], walk)
+    assert max(walks) > 0  # the new images are found, so the old ones would be
+    assert len(walks) >= 4
 
 
-def reachable_tensors(start: Any) -> list[Tensor]:
-    """Every tensor that can be reached from an object through references, modules and types aside."""
+def locals_at_work() -> list[Any]:
+    """The local variables of all functions of the package that are under way."""
+    found, frame = [], inspect.currentframe()
+    while frame is not None:
+        if f"{os.sep}remix{os.sep}" in frame.f_code.co_filename:
+            found.append(dict(frame.f_locals))
+        frame = frame.f_back
+    return found
+
+
+def reachable_tensors(start: list[Any]) -> list[Tensor]:
+    """Every tensor that can be reached from objects through references and closures; not through modules and types."""
     seen: set[int] = set()
-    queue, found = [start], []
+    queue, found = [*start], []
     while queue:
         item = queue.pop()
-        if (
-            id(item) in seen
-            or isinstance(item, type)
-            or type(item).__name__ in ("module", "function", "builtin_function_or_method")
-        ):
+        if id(item) in seen or isinstance(item, type | ModuleType | BuiltinFunctionType):
             continue
         seen.add(id(item))
         if isinstance(item, Tensor):
             found.append(item)
-        queue += gc.get_referents(item)
+        if isinstance(item, FunctionType):  # what it closes over, not the globals of its module
+            queue += [item.__closure__, item.__defaults__, item.__kwdefaults__]
+        else:
+            queue += gc.get_referents(item)
     return found
 
 

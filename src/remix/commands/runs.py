@@ -142,8 +142,9 @@ def compare(
     formatted = format_comparison(found, format)
     print(formatted) if isinstance(formatted, str) else console.print(formatted)
     if format != "csv":
+        begin = {"latex": "% ", "markdown": "\n"}.get(format, "")
         for line in (*found.sentences(), *found.remarks):
-            console.print(line, highlight=False, soft_wrap=True, markup=False)
+            console.print(f"{begin}{line}", highlight=False, soft_wrap=True, markup=False)
     if matrices:
         show_files(found, console)
 

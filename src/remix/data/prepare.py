@@ -79,6 +79,8 @@ def _obtain(entry: Entry, base: Path, console: Console) -> bool:
                 unpack(base / archive.file, base)
             return True
     for download in entry.downloads:
+        if (base / download.file).is_file() and not is_archive(download.file):
+            continue  # its content is checked with that of the others, however it was packed
         with _progress(console, download.file) as report:
             file = fetch(download, base, report)
         if is_archive(file):

@@ -145,7 +145,7 @@ def place_of(name: str | Path, root: str | Path | None, create: bool = False) ->
         DataError: if it is neither a name nor a folder.
 
     """
-    given = root if root is not None else os.environ.get("REMIX_DATA")
+    given = root if root is not None else os.environ.get("REMIX_DATA") or None  # an empty one names no folder
     base = None if given is None else Path(given)
     if str(name) not in _entries:
         candidates = [Path(name)] + ([base / name] if base is not None else [])

@@ -69,7 +69,7 @@ class Splits:
         """
         channels, height, width = self.train.input_shape
         if height != width:
-            raise DataError(f"images are {height} x {width}; preprocessing makes square ones")
+            raise DataError(f"images are {height} x {width}; only square ones can be learned")
         return Preprocessing(height, channels, self.normalisation.mean, self.normalisation.std)
 
 

@@ -132,6 +132,7 @@ def format_comparison(found: Comparison, form: Format) -> str | Table:
         rows.append([name, " ".join(map(str, runs)), *cells, str(peak)])
     if form == "table":
         table = Table(*heads, title="percent, means over tasks; mean ± standard deviation over seeds")
+        table.columns[0].overflow = "fold"
         for column in table.columns[2:]:
             column.justify = "right"
         for row in rows:
@@ -140,11 +141,16 @@ def format_comparison(found: Comparison, form: Format) -> str | Table:
     if form == "markdown":
         return as_markdown(heads, rows, left=2)
     if form == "latex":
-        body = "\n".join(" & ".join(cell.replace("±", r"$\pm$") for cell in row) + r" \\" for row in rows)
+        body = "\n".join(" & ".join(_in_latex(cell) for cell in row) + r" \\" for row in rows)
         columns = "ll" + "r" * (len(heads) - 2)
         top = " & ".join(heads) + r" \\ \hline"
         return f"\\begin{{tabular}}{{{columns}}}\n{top}\n{body}\n\\end{{tabular}}"
     raise SettingError(f"format must be one of table, markdown, csv, latex, got {form!r}")
+
+
+def _in_latex(text: str) -> str:
+    escaped = "".join(f"\\{letter}" if letter in "&%$#_{}" else letter for letter in text)
+    return escaped.replace("±", r"$\pm$")
 
 
 def show_matrices(found: Comparison, console: Console) -> None:

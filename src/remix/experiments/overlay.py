@@ -82,10 +82,10 @@ def _convert(value: Any, hint: Any, default: Any, at: str) -> Any:
         start = default if isinstance(default, hint) else _empty(hint, value, at)  # type: ignore[arg-type]
         return overlay(start, value, at)
     if origin is Literal:
-        if value not in get_args(hint):
-            words = ", ".join(map(str, get_args(hint)))
-            raise SettingError(f"{at} must be one of {words}, got {value!r}")
-        return value
+        words = {str(word): word for word in get_args(hint)}
+        if isinstance(value, bool) or str(value) not in words:  # YAML takes 32 for a number
+            raise SettingError(f"{at} must be one of {', '.join(words)}, got {value!r}")
+        return words[str(value)]
     if origin is tuple:
         if not isinstance(value, list | tuple):
             raise SettingError(f"{at} must be a list such as [1, 2], got {value!r}")
@@ -125,7 +125,7 @@ def _primitive(value: Any, kind: Any, at: str) -> Any:
             return float(value)  # also of "1e-3", which YAML takes for a word
         except (TypeError, ValueError):
             pass
-    elif kind is int and isinstance(value, float) and value == int(value):
+    elif kind is int and isinstance(value, float) and value.is_integer():
         return int(value)
     elif kind is Any or (isinstance(value, kind) and not (kind is int and isinstance(value, bool))):
         return value

@@ -18,7 +18,7 @@ from remix.atomic import write_text
 from remix.data import TaskStream
 from remix.experiments.grids import GridRow, save_grid
 from remix.experiments.metrics_file import Event, MetricsFile, read_events
-from remix.experiments.overlay import SettingError
+from remix.experiments.run_checks import check_run
 from remix.experiments.run_clock import RunClock
 from remix.experiments.run_config import RunConfig
 from remix.experiments.run_directory import RunDirectory
@@ -68,18 +68,13 @@ def execute(
         the content of ``summary.json``.
 
     Raises:
-        SettingError: if network and data do not fit.
+        SettingError, DataError: if this run could not come to its end.
         TrainingStoppedError, InversionStoppedError: if numbers are not finite any more.
         OSError: if files cannot be written. What was saved before is whole.
         KeyboardInterrupt: after Ctrl-C; an inversion under way was saved.
 
     """
-    backbone = create_network(config)
-    if tuple(backbone.input_shape) != stream[0].train.input_shape:
-        raise SettingError(
-            f"network.backbone {config.network.backbone!r} takes images {tuple(backbone.input_shape)}, those of "
-            f"{stream.name} are {stream[0].train.input_shape}; choose another, or set network.options.input_shape"
-        )
+    check_run(config, create_network(config), stream)
     team = team or Team()
     with directory.open(config) if team.first else nullcontext():
         run = _Run(config, stream, directory, team, console or Console(), saving or Saving(), log, test_every)
@@ -126,6 +121,8 @@ class _Run:
             self._test_after_epoch,
         )
         self.learner.monitor = self.monitor
+        if len(self.matrix):
+            self.monitor.accuracy = f"{self.matrix.accuracy(average='macro'):.1f} %"
         if self.log is not None:
             for event in read_events(directory.metrics).events:
                 self.log(event)

@@ -17,8 +17,10 @@ from remix.experiments.metrics_file import read_events
 from remix.experiments.overlay import SettingError
 from remix.experiments.presets import read_preset
 from remix.experiments.run import execute
+from remix.experiments.run_checks import check_run
 from remix.experiments.run_config import DataConfig, RunConfig, build_config, parse_assignments
 from remix.experiments.run_directory import RunDirectory
+from remix.experiments.run_network import create_network
 from remix.experiments.run_plan import plan_run, show_plan
 from remix.experiments.run_state import Saving
 from remix.experiments.run_tables import result_table
@@ -79,8 +81,14 @@ def load_stream(config: RunConfig, root: str | None) -> TaskStream:
 
 
 def load_tasks(data: DataConfig, root: str | None) -> TaskStream:
-    """The tasks that a configuration of data describes. Raises DataError."""
-    stream = TaskStream(load(data.name, root, **data.options), data.tasks, data.order, data.first, data.classes)
+    """The tasks that a configuration of data describes. Raises DataError, SettingError."""
+    try:
+        splits = load(data.name, root, **data.options)
+    except TypeError as error:
+        if not data.options:
+            raise
+        raise SettingError(f"data.options holds a value of the wrong kind: {data.options}") from error
+    stream = TaskStream(splits, data.tasks, data.order, data.first, data.classes)
     return stream.with_validation(data.validation) if data.validation else stream
 
 
@@ -120,7 +128,10 @@ def run_command(
     if log is not None:
         _check_log(log)
     if dry_run:
-        show_plan(config, plan_run(config, _stream_if_there(config, options.data)), console)
+        planned = _stream_if_there(config, options.data)
+        if planned is not None:
+            check_run(config, create_network(config), planned)
+        show_plan(config, plan_run(config, planned), console)
         return 0
     name = Path(options.preset).stem
     directory = RunDirectory(options.out or Path("runs") / f"{name}-{config.method}-seed{config.seed}")
@@ -142,7 +153,7 @@ def run_command(
                 config, stream, directory, team=team, console=console, saving=saving, log=told, test_every=test_every
             )
     except KeyboardInterrupt:
-        return _stopped(console, f"interrupted; what was done is saved. Go on with: {again}", 130)
+        return _stopped(console, f"interrupted; all but the last minute or epoch is saved. Go on with: {again}", 130)
     except (TrainingStoppedError, InversionStoppedError) as error:
         return _stopped(console, f"stopped: {error}. What was learned before is in {directory.path}", 1)
     except OSError as error:
@@ -189,8 +200,9 @@ def _stopped(console: Console, text: str, status: int) -> int:
 def _show_result(directory: RunDirectory, console: Console) -> None:
     summary = directory.read_summary()
     console.print(result_table(summary["method"], AccuracyMatrix.from_dict(summary["matrix"])))
-    minutes = ", ".join(f"{name} {value:.1f}" for name, value in summary["minutes"].items() if value >= 0.05)
-    spent = f"{summary['minutes_in_all']:.1f} minutes ({minutes}; {summary['processor_minutes']:.1f} of the processor)"
+    parts = [f"{name} {value:.1f}" for name, value in summary["minutes"].items() if value >= 0.05]
+    parts.append(f"{summary['processor_minutes']:.1f} of the processor")
+    spent = f"{summary['minutes_in_all']:.1f} minutes ({', '.join(parts)})"
     console.print(f"{spent}, peak memory {summary['peak_memory_mib']:,} MiB", highlight=False)
     files = {"result": directory.summary, "model": directory.model}
     last = directory.dreams / f"task-{summary['tasks']}.png"

@@ -136,6 +136,11 @@ def build_config(values: Mapping[str, Any], *, assignments: Mapping[str, Any] | 
         kind = method_class(str(name))
     except ValueError as error:
         raise SettingError(str(error)) from error
+    if given.get("settings") and given.get("method", name) != name:
+        raise SettingError(
+            f"these settings are of method {given['method']!r} and mean nothing to {name!r}: "
+            "leave --method out, or begin with a preset"
+        )
     layers = [by_method.get(str(name)) or {}, given.pop("settings", {}), changes.pop("settings", {})]
     settings: Method = kind()
     for layer in layers:
@@ -154,7 +159,7 @@ def _without_stale_options(config: RunConfig, layer: Mapping[str, Any]) -> RunCo
     for part, key in (("network", "backbone"), ("data", "name")):
         before, now = getattr(config, part), layer.get(part)
         if isinstance(now, Mapping) and now.get(key, getattr(before, key)) != getattr(before, key):
-            config = replace(config, **{part: replace(before, options={})})  # type: ignore[arg-type]
+            config = replace(config, **{part: replace(before, options={})})
     return config
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from remix.atomic import write_text
+from remix.atomic import is_temporary, remove_temporary, write_text
 from remix.experiments.overlay import SettingError
 from remix.experiments.run_config import RunConfig, differences
 
@@ -62,7 +62,7 @@ class RunDirectory:
         if not used:
             return
         if not self.config.is_file():
-            if resume and {file.name for file in self.path.iterdir()} <= _EARLY:
+            if resume and {file.name for file in self.path.iterdir() if not is_temporary(file)} <= _EARLY:
                 return  # killed before it began
             raise RunDirectoryError(f"{self.path} is not empty and holds no run; name another folder: --out DIR")
         if not resume:
@@ -119,6 +119,8 @@ class RunDirectory:
         for folder in (self.path, self.dreams, self.checkpoints):
             folder.mkdir(parents=True, exist_ok=True)
         with _locked(self.path / "lock"):
+            for folder in (self.path, self.dreams, self.checkpoints):
+                remove_temporary(folder)  # of processes that were killed
             if not self.config.is_file():
                 write_text(self.config, yaml.safe_dump(config.to_plain(), sort_keys=False))
             yield

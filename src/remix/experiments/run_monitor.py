@@ -107,6 +107,8 @@ class RunMonitor(Monitor):
         self._before += sum(stage.work for stage in task.stages[: max(number - 2, 0)])
         epochs = {stage.name: stage.epochs for stage in task.stages}
         self._epochs, self._terms = epochs.get(name, 1), {}
+        if name == "remember":
+            self._show(name, 0)
 
     def end_phase(self) -> float:
         """Write down how long the present phase took; returns the seconds."""

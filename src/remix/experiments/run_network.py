@@ -23,8 +23,10 @@ def create_network(config: RunConfig) -> Backbone:
     generator = torch.Generator().manual_seed(config.seed)
     try:
         return create_backbone(config.network.backbone, **network_options(config), generator=generator)
-    except (ValueError, TypeError) as error:
+    except ValueError as error:
         raise SettingError(f"network.options: {error}") from error
+    except TypeError as error:
+        raise SettingError(f"network.options holds a value of the wrong kind: {config.network.options}") from error
 
 
 def network_options(config: RunConfig) -> dict[str, Any]:

@@ -64,6 +64,9 @@ class LayerwiseSettings:
     batch: int = 4000
     micro_batch: int | None = None
 
+    def __post_init__(self) -> None:
+        _check_batches(self.batch, self.micro_batch)
+
 
 @dataclass(frozen=True)
 class PixelSettings:
@@ -93,6 +96,9 @@ class PixelSettings:
     prior: PriorSettings = PriorSettings("none")
     batch: int = 256
     micro_batch: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_batches(self.batch, self.micro_batch)
 
 
 @dataclass(frozen=True)
@@ -144,6 +150,7 @@ class PyramidSettings:
     def __post_init__(self) -> None:
         if not self.scales:
             raise ValueError("a pyramid needs at least one scale")
+        _check_batches(self.batch, self.micro_batch)
 
 
 @dataclass(frozen=True)
@@ -171,3 +178,12 @@ class GeneratorSettings:
     smoothness: float = 1e-3
     statistics: float = 50.0
     prior: PriorSettings = PriorSettings("none")
+
+    def __post_init__(self) -> None:
+        if self.batch < 2 or self.noise < 1:
+            raise ValueError(f"a generator needs batches of 2 images or more and some noise, got {self}")
+
+
+def _check_batches(batch: int, micro_batch: int | None) -> None:
+    if batch < 1 or (micro_batch is not None and micro_batch < 1):
+        raise ValueError(f"batch and micro_batch must be at least 1, got {batch} and {micro_batch}")

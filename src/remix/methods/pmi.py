@@ -86,6 +86,13 @@ class Pmi(Method):
     selectors: SelectorRecipe = SelectorRecipe()
     inversion: LayerwiseSettings = LayerwiseSettings(prior=PriorSettings("none"))
 
+    def __post_init__(self) -> None:
+        if self.samples < 0 or self.samples_per_task < 0 or self.samples + self.samples_per_task < 1:
+            raise ValueError(
+                "samples and samples_per_task must not be negative, and one of them above 0, got "
+                f"{self.samples} and {self.samples_per_task}"
+            )
+
     # --- dreaming ---
 
     def dream(self, learner: Learner) -> TensorReplay:

@@ -1,0 +1,32 @@
+"""Whether a run can come to its end, asked before it begins."""
+
+from __future__ import annotations
+
+from remix.data import TaskStream
+from remix.experiments.overlay import SettingError
+from remix.experiments.run_config import RunConfig
+from remix.networks import Backbone
+
+__all__ = ["check_run"]
+
+
+def check_run(config: RunConfig, backbone: Backbone, stream: TaskStream) -> None:
+    """Whether network and data fit, every task can be tested, and the result can be saved as a model.
+
+    Raises:
+        SettingError: if not.
+        DataError: if the images have a shape that a model file cannot say.
+
+    """
+    if tuple(backbone.input_shape) != stream[0].train.input_shape:
+        raise SettingError(
+            f"network.backbone {config.network.backbone!r} takes images {tuple(backbone.input_shape)}, those of "
+            f"{stream.name} are {stream[0].train.input_shape}; choose another, or set network.options.input_shape"
+        )
+    for index in range(len(stream)):
+        if not len(stream.test(index)):
+            raise SettingError(
+                f"task {index + 1} ({', '.join(stream[index].classes)}) has no test images in {stream.name}; give its "
+                "classes some, or learn them in one task with others (data.tasks)"
+            )
+    _ = stream.splits.preprocessing
