@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -67,15 +68,37 @@ def _command_parser(function: Callable[..., None], about: docstring_parser.Docst
             settings |= {"nargs": "+"} if positional else {"nargs": "+", "action": "extend"}
             command.add_argument(key if positional else flag, type=str, **settings)
         elif positional:
-            command.add_argument(key, type=hints[key], nargs=None if required else "?", **settings)
+            choices = _choices(hints[key])
+            kind = {"type": str, "choices": list(choices)} if choices else {"type": _kind(hints[key])}
+            command.add_argument(key, nargs=None if required else "?", **kind, **settings)
         elif parameter.default is False:
             command.add_argument(flag, action="store_true", help=notes[key])
         else:
             choices = _choices(hints[key])
             if choices:  # only shown: the command itself refuses other words, in a sentence
                 settings["metavar"] = "{" + ",".join(choices) + "}"
-            command.add_argument(flag, type=str if choices else hints[key], required=required, **settings)
+            command.add_argument(flag, type=str if choices else _kind(hints[key]), required=required, **settings)
     return command
+
+
+def _whole_number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ArgumentTypeError(f"must be a whole number, got {text!r}") from None
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ArgumentTypeError(f"must be a number, got {text!r}") from None
+
+
+def _kind(hint: Any) -> Any:
+    """What makes a value of a word, and says in words what it should have been."""
+    kinds = [part for part in get_args(hint) if part is not type(None)] or [hint]
+    return {int: _whole_number, float: _number}.get(kinds[0], hint)
 
 
 def _choices(hint: Any) -> tuple[str, ...]:
