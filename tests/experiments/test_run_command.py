@@ -338,3 +338,16 @@ def test_a_part_of_the_training_images_can_stand_in_for_the_test_images():
     stream = load_stream(config, None)
     whole = load_stream(resolve(RunOptions("digits")), None)
     assert len(stream[0].train) + len(stream[0].test) == len(whole[0].train)
+
+
+def test_data_that_are_not_all_there_are_noted(tmp_path):
+    folder = tmp_path / "cifar-100-binary"
+    folder.mkdir()
+    for name in ("train.bin", "test.bin"):
+        records = [bytes([0, label]) + bytes(3072) for label in range(100)]
+        (folder / name).write_bytes(b"".join(records))
+    text = io.StringIO()
+    options = RunOptions("cifar100-mini", "finetune", data=str(tmp_path))
+    assert run_command(options, dry_run=True, console=Console(file=text, width=200)) == 0
+    assert "cifar100 has 100 training and 100 test images here, officially 50,000 and 10,000" in text.getvalue()
+    assert "note:" not in go(tiny("finetune", tmp_path / "run"))[1]

@@ -17,7 +17,7 @@ from remix.experiments.metrics_file import read_events
 from remix.experiments.overlay import SettingError
 from remix.experiments.presets import read_preset
 from remix.experiments.run import execute
-from remix.experiments.run_checks import check_run
+from remix.experiments.run_checks import check_run, note_on_data
 from remix.experiments.run_config import DataConfig, RunConfig, build_config, parse_assignments
 from remix.experiments.run_directory import RunDirectory
 from remix.experiments.run_network import create_network
@@ -131,6 +131,7 @@ def run_command(
         planned = _stream_if_there(config, options.data)
         if planned is not None:
             check_run(config, create_network(config), planned)
+            _note(config, planned, console)
         show_plan(config, plan_run(config, planned), console)
         return 0
     name = Path(options.preset).stem
@@ -146,6 +147,7 @@ def run_command(
     team = create_team(config)
     if not team.first:
         console = Console(quiet=True)
+    _note(config, stream, console)
     again = f"remix run {options.preset} ... --out {directory.path} --resume"
     try:
         with _log(log, directory, team.first) as told:
@@ -167,6 +169,12 @@ def run_command(
     if team.first:
         _show_result(directory, console)
     return 0
+
+
+def _note(config: RunConfig, stream: TaskStream, console: Console) -> None:
+    note = note_on_data(config, stream)
+    if note is not None:
+        console.print(note, soft_wrap=True, highlight=False)
 
 
 def _check_log(log: str) -> None:
