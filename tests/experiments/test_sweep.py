@@ -120,7 +120,7 @@ def test_ctrl_c_lets_runs_save_themselves(tmp_path):
     said, _ = process.communicate(timeout=90)
     assert process.returncode == 130
     assert "the same command goes on" in said
-    assert "interrupted; what was done is saved" in log.read_text()
+    assert "interrupted; all but the last minute or epoch is saved" in log.read_text()
 
 
 def test_the_path_of_a_cluster(tmp_path):
