@@ -74,7 +74,7 @@ def execute(
         KeyboardInterrupt: after Ctrl-C; an inversion under way was saved.
 
     """
-    check_run(config, create_network(config), stream)
+    check_run(config, stream)
     team = team or Team()
     with directory.open(config) if team.first else nullcontext():
         run = _Run(config, stream, directory, team, console or Console(), saving or Saving(), log, test_every)

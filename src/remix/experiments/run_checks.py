@@ -6,12 +6,12 @@ from remix.data import TaskStream
 from remix.data.registry import list_datasets
 from remix.experiments.overlay import SettingError
 from remix.experiments.run_config import RunConfig
-from remix.networks import Backbone
+from remix.experiments.run_network import create_network
 
 __all__ = ["check_run", "note_on_data"]
 
 
-def check_run(config: RunConfig, backbone: Backbone, stream: TaskStream) -> None:
+def check_run(config: RunConfig, stream: TaskStream) -> None:
     """Whether network and data fit, every task can be tested, and the result can be saved as a model.
 
     Raises:
@@ -19,6 +19,7 @@ def check_run(config: RunConfig, backbone: Backbone, stream: TaskStream) -> None
         DataError: if the images have a shape that a model file cannot say.
 
     """
+    backbone = create_network(config)
     if tuple(backbone.input_shape) != stream[0].train.input_shape:
         raise SettingError(
             f"network.backbone {config.network.backbone!r} takes images {tuple(backbone.input_shape)}, those of "
@@ -30,7 +31,7 @@ def check_run(config: RunConfig, backbone: Backbone, stream: TaskStream) -> None
                 f"task {index + 1} ({', '.join(stream[index].classes)}) has no test images in {stream.name}; give its "
                 "classes some, or learn them in one task with others (data.tasks)"
             )
-    _ = stream.splits.preprocessing
+    _ = stream.splits.preprocessing  # raises for images that are not square
 
 
 def note_on_data(config: RunConfig, stream: TaskStream) -> str | None:

@@ -20,7 +20,6 @@ from remix.experiments.run import execute
 from remix.experiments.run_checks import check_run, note_on_data
 from remix.experiments.run_config import DataConfig, RunConfig, build_config, parse_assignments
 from remix.experiments.run_directory import RunDirectory
-from remix.experiments.run_network import create_network
 from remix.experiments.run_plan import plan_run, show_plan
 from remix.experiments.run_state import Saving
 from remix.experiments.run_tables import result_table
@@ -130,7 +129,7 @@ def run_command(
     if dry_run:
         planned = _stream_if_there(config, options.data)
         if planned is not None:
-            check_run(config, create_network(config), planned)
+            check_run(config, planned)
             _note(config, planned, console)
         show_plan(config, plan_run(config, planned), console)
         return 0
