@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 from benchmarks.claims.claim import MINI, NOTHING, PAPER, Claim, Finding, Verdict
@@ -20,6 +21,7 @@ NAMES = {
     "rdfcil": "R-DFCIL",
     "pmi": "PMI",
     "remix": "REMIX",
+    "pmi-improved": "PMI with our improvements",
     "remix-improved": "REMIX with our improvements",
     "joint": "joint training",
 }
@@ -53,7 +55,8 @@ def _decide(judged: dict[str, Judgement], measured: list[str]) -> Finding:
     return Finding(tuple(measured), verdict, because, scale)
 
 
-def _against(first: str, second: str, *, also: str | None = None, results: Results) -> Finding:
+def _against(first: str, second: str, *, also: Sequence[tuple[str, str]] = (), results: Results) -> Finding:
+    """Whether the first is above the second; pairs of methods in ``also`` are reported and do not decide."""
     rows = _rows(results)
     judged, measured = {}, []
     for preset in presets_of(rows):
@@ -62,14 +65,15 @@ def _against(first: str, second: str, *, also: str | None = None, results: Resul
             continue
         judged[preset] = judgement
         measured.append(f"`{preset}`: {judgement.sentence}")
-        other = _compare(rows, preset, also, second) if also else None
-        if other is not None:
-            measured.append(f"`{preset}`, not the paper's method: {other.sentence}")
+        others = [_compare(rows, preset, *pair) for pair in also]
+        measured += [f"`{preset}`, not the paper's method: {other.sentence}" for other in others if other is not None]
     return _decide(judged, measured)
 
 
 def _remix_over_pmi(results: Results) -> Finding:
-    return _against("remix", "pmi", also="remix-improved", results=results)
+    return _against(
+        "remix", "pmi", also=[("remix-improved", "pmi"), ("remix-improved", "pmi-improved")], results=results
+    )
 
 
 def _forgetting(results: Results) -> Finding:

@@ -142,19 +142,23 @@ def test_sensitivity_says_what_may_be_said(tmp_path, monkeypatch, preset):
 
 
 def test_table1_names_the_paper_s_numbers_and_keeps_the_improved_one_apart(tmp_path, monkeypatch, preset):
-    improved = Variant(preset, "remix", ("settings.view=map",), "remix-improved")
+    changed = ("settings.together=true",)
+    improved = [Variant(preset, method, changed, f"{method}-improved") for method in ("pmi", "remix")]
     small = [Variant(preset, method) for method in ("finetune", "remix")]
-    monkeypatch.setattr(table1, "variants", lambda scale: [*small, improved])
+    monkeypatch.setattr(table1, "variants", lambda scale: [*small, *improved])
     monkeypatch.setattr(table1, "_PUBLISHED", {"small": {"remix": 45.38}})
     write_run(tmp_path / "runs" / "f", "finetune", right=30)
     write_run(tmp_path / "runs" / "r", "remix", right=70)
-    write_run(tmp_path / "runs" / "i", "remix", right=80, assignments=["settings.view=map"])
+    write_run(tmp_path / "runs" / "i", "remix", right=80, assignments=changed)
+    write_run(tmp_path / "runs" / "p", "pmi", right=75, assignments=changed)
     _, text = make("table1", tmp_path / "t", seeds="0", finished=True)
     assert "Last accuracy in the paper: remix 45.38." in text
     assert "remix minus finetune: +40.00" in text
     assert "remix-improved minus remix: +10.00" in text
+    assert "remix-improved minus pmi-improved: +5.00" in text
     assert "remix-improved minus finetune" not in text
-    columns = rows_of(tmp_path / "t" / "table1.csv")[2]
+    assert "pmi-improved minus pmi" not in text  # that has no runs
+    columns = rows_of(tmp_path / "t" / "table1.csv")[-1]
     assert (columns["preset"], columns["data"], columns["tasks"]) == ("small", "digits", "3")
     assert columns["method"] == "remix-improved"
     assert "processor_minutes" in columns

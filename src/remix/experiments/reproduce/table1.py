@@ -17,7 +17,7 @@ from remix.methods import list_methods
 __all__ = ["TAKES", "reproduce"]
 
 TAKES = needed_runs.TAKES
-_IMPROVED = "remix-improved"
+_IMPROVED = {"pmi": "pmi-improved", "remix": "remix-improved"}
 
 # Last accuracy as printed in the paper, by preset.
 _PUBLISHED = {
@@ -42,7 +42,11 @@ def variants(scale: str) -> list[Variant]:
     if scale == "paper":
         return [Variant(preset, method) for preset in _PUBLISHED for method in list_methods()]
     small = [Variant(preset, method) for preset in ("digits", "cifar100-mini") for method in list_methods()]
-    return [*small, Variant("cifar100-mini-improved", "remix", name=_IMPROVED, benchmark="cifar100-mini")]
+    improved = [
+        Variant("cifar100-mini-improved", method, name=name, benchmark="cifar100-mini")
+        for method, name in _IMPROVED.items()
+    ]
+    return [*small, *improved]
 
 
 def reproduce(wanted: Reproduction, console: Console) -> bool:
@@ -66,15 +70,18 @@ def _part(name: str, found: Comparison) -> str:
     printed = {method: value for method, value in _PUBLISHED.get(name, {}).items() if method in found.summaries}
     if printed:
         lines += ["", "Last accuracy in the paper: " + ", ".join(f"{m} {v:.2f}" for m, v in printed.items()) + "."]
-    said = []
-    if "remix" in found.summaries:
-        plain = [method for method in found.summaries if method != _IMPROVED]
-        faithful = Comparison({method: found.summaries[method] for method in plain}, (), ())
-        said += faithful.sentences("remix")
-    if {"remix", _IMPROVED} <= found.summaries.keys():
-        pair = {method: found.summaries[method] for method in ("remix", _IMPROVED)}
-        said += Comparison(pair, (), ()).sentences(_IMPROVED)
+    published = [method for method in found.summaries if method not in _IMPROVED.values()]
+    said = _differences(found, "remix", published)
+    for method, improved in _IMPROVED.items():
+        said += _differences(found, improved, [method])
+    said += _differences(found, _IMPROVED["remix"], [_IMPROVED["pmi"], "rdfcil"])
     return "\n".join([*lines, *([""] if said else []), *(f"- {sentence}" for sentence in said)])
+
+
+def _differences(found: Comparison, method: str, others: Sequence[str]) -> list[str]:
+    """Sentences on a method against others, of those that have runs."""
+    wanted = {name: runs for name, runs in found.summaries.items() if name in (method, *others)}
+    return Comparison(wanted, (), ()).sentences(method) if method in wanted else []
 
 
 def _figure(parts: dict[str, Comparison], runs: Sequence[NeededRun]) -> Figure:
