@@ -58,12 +58,13 @@ class FeatureReplay(Method):
         learner.memory.gaussians = new if old is None else old.replace(new)
 
 
-torch.manual_seed(0)  # of the backbone's first weights
-stream, matrix = TaskStream(load("mirrored-digits"), tasks=5), AccuracyMatrix()
-learner = Learner(create_backbone("two-convolutions"), create_method("feature-replay"), stream.normalisation)
-for task in stream:
-    learner.learn(task)
-    matrix.add_row(*learner.evaluate_tasks([stream.test(i) for i in range(task.index + 1)]))
-file = Path(sys.argv[1] if len(sys.argv) > 1 else ".") / "matrix.csv"
-matrix.write(file)
-print(f"last accuracy {matrix.accuracy(average='macro'):.1f} %; all accuracies are in {file}")
+if __name__ == "__main__":  # not when `remix` imports it
+    torch.manual_seed(0)  # of the backbone's first weights
+    stream, matrix = TaskStream(load("mirrored-digits"), tasks=5), AccuracyMatrix()
+    learner = Learner(create_backbone("two-convolutions"), create_method("feature-replay"), stream.normalisation)
+    for task in stream:
+        learner.learn(task)
+        matrix.add_row(*learner.evaluate_tasks([stream.test(i) for i in range(task.index + 1)]))
+    file = Path(sys.argv[1] if len(sys.argv) > 1 else ".") / "matrix.csv"
+    matrix.write(file)
+    print(f"last accuracy {matrix.accuracy(average='macro'):.1f} %; all accuracies are in {file}")

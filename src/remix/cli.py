@@ -20,6 +20,7 @@ from remix.commands.lists import backbones, data, datasets, doctor, methods, pre
 from remix.commands.models import audit, evaluate, export, inspect, predict
 from remix.commands.reproduction import reproduce
 from remix.commands.runs import compare, report, run, sweep
+from remix.extensions import VARIABLE, import_extensions
 
 __all__ = ["COMMANDS", "main"]
 
@@ -53,13 +54,14 @@ def main(args: Sequence[str] | None = None) -> None:
     """Run the command line; ``args`` defaults to ``sys.argv``.
 
     What a person can set right ends with one sentence and status 2. With REMIX_TRACEBACK set, Python's whole report is
-    shown instead.
+    shown instead. Files and modules that REMIX_IMPORT names are imported first: they may register more.
     """
     given = list(sys.argv[1:] if args is None else args)
     chosen = build_parser(COMMANDS).parse_args(given or ["--help"])
     if args is None and chosen.subcommand in _TRAINING:  # the process is ours alone
         keep_freed_memory()
     try:
+        import_extensions(os.environ.get(VARIABLE, ""))
         COMMANDS[chosen.subcommand](**chosen[chosen.subcommand].as_dict())
     except (ValueError, OSError) as error:
         if os.environ.get("REMIX_TRACEBACK"):

@@ -1,6 +1,7 @@
 """A run that is killed, at any moment, and gone on with ends with the same bytes as one that was not."""
 
 import io
+import json
 import multiprocessing
 import os
 import random
@@ -12,6 +13,7 @@ import torch
 from rich.console import Console
 from tiny_runs import tiny
 
+from remix.experiments.metrics_file import read_events
 from remix.experiments.run_command import run_command
 from remix.experiments.run_monitor import RunMonitor
 from remix.experiments.run_state import RunState, Saving
@@ -58,6 +60,41 @@ def result(out: Path) -> tuple[bytes, dict[str, bytes]]:
     """The matrix, and every weight and statistic of the model, as bytes."""
     tensors, _ = read_file(out / "model.remix", KIND, VERSION)
     return (out / "matrix.csv").read_bytes(), {name: tensor.numpy().tobytes() for name, tensor in tensors.items()}
+
+
+def dreamed(out: Path) -> list[tuple[int, str, int]]:
+    """The steps of inversions that are written down."""
+    events = read_events(out / "metrics.jsonl").of("inversion")
+    return [(event["task"], event["phase"], event["step"]) for event in events]
+
+
+def test_the_time_of_an_interrupted_inversion_counts(tmp_path, monkeypatch):
+    original, spent = RunMonitor.inversion, 60.0
+
+    def inversion(self, progress):
+        self.clock._seconds["dream"] = spent
+        original(self, progress)
+        raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunMonitor, "inversion", inversion)
+        with pytest.raises(Crash):
+            go("remix", tmp_path / "run", ALWAYS)
+    assert go("remix", tmp_path / "run", ALWAYS) == 0
+    assert 1.0 <= json.loads((tmp_path / "run" / "summary.json").read_text())["minutes"]["dream"] < 2.0
+
+
+def test_dreams_too_large_to_save_are_said_to_be_lost(tmp_path, monkeypatch):
+    def inversion(self, progress):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RunMonitor, "inversion", inversion)
+    for largest, lost in ((0, "the part of the dreams under way"), (2**30, "the last minute or epoch")):
+        text = io.StringIO()
+        saving = Saving(inversion=0.0, largest=largest)
+        console = Console(file=text, width=300)
+        assert run_command(tiny("remix", tmp_path / "run"), resume=True, console=console, saving=saving) == 130
+        assert f"interrupted; all but {lost}" in text.getvalue()
 
 
 @pytest.mark.parametrize("method", ["finetune", "joint", "deepinversion", "rdfcil", "remix"])
@@ -114,9 +151,15 @@ def test_an_inversion_goes_on_where_it_was_saved(method, stop, unbroken, tmp_pat
     assert not list((tmp_path / "run" / "checkpoints").glob("inversion-*.safetensors"))
     monkeypatch.undo()
     calls = len(steps)
-    monkeypatch.setattr(RunMonitor, "inversion", lambda self, progress: steps.append(0))
+
+    def counted(self, progress):
+        original(self, progress)
+        steps.append(0)
+
+    monkeypatch.setattr(RunMonitor, "inversion", counted)
     assert go(method, tmp_path / "again", NEVER) == 0
     assert calls == len(steps) - calls, f"steps were repeated: {made} before the last start"
+    assert dreamed(tmp_path / "run") == dreamed(tmp_path / "again"), "every step is written down once"
 
 
 def test_an_inversion_too_large_to_save_goes_on_at_the_last_chunk(unbroken, tmp_path, monkeypatch):

@@ -5,14 +5,16 @@ import hashlib
 import io
 import json
 import tarfile
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from rich.console import Console
 
-from remix.data import DataError, MissingData, load, registry
-from remix.data.checks import content_digest
+from remix.data import DataError, ImageDataset, MissingData, Splits, load, registry
+from remix.data.checks import check_official, content_digest
 from remix.data.file_index import INDEX
 from remix.data.prepare import prepare
 from remix.data.registry import Download
@@ -50,7 +52,7 @@ def shown(splits):
 
 
 def test_what_is_there_is_checked_and_indexed(tmp_path, register):
-    register("cifar100", counts=(4, 5), content=None)
+    register("cifar100", counts=(4, 5), classes=None, content=None)
     write_binary(tmp_path, "cifar100")
     splits = prepare("cifar100", tmp_path)
     index = json.loads((tmp_path / "cifar-100-binary" / INDEX).read_text())
@@ -79,10 +81,28 @@ def test_the_digest_is_that_of_the_content_not_of_its_layout(tmp_path):
     assert content_digest(splits.train, splits.test) not in digests
 
 
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        ([0, 0, 1, 1], None),
+        ([0, 1, 1, 1], "the class 0 has 1 training images in .*; in digits it has 2"),
+        ([0, 0, 1, 2], "has 3 classes; digits has 2"),
+    ],
+)
+def test_images_per_class_are_counted(labels, said):
+    count = max(labels) + 1
+    digits = load("digits")
+    part = ImageDataset(digits.train.images[:4], torch.tensor(labels), tuple("012"[:count]))
+    splits = Splits(part, part, digits.normalisation, "digits")
+    entry = dataclasses.replace(registry.find_dataset("digits"), counts=(4, 4), classes=2)
+    with nullcontext() if said is None else pytest.raises(DataError, match=said):
+        check_official(entry, splits)
+
+
 def test_one_wrong_pixel_is_found(tmp_path, register):
     write_binary(tmp_path, "cifar100")
     splits = load("cifar100", tmp_path)
-    register("cifar100", counts=(4, 5), content=content_digest(splits.train, splits.test))
+    register("cifar100", counts=(4, 5), classes=None, content=content_digest(splits.train, splits.test))
     prepare("cifar100", tmp_path)
     file = tmp_path / "cifar-100-binary" / "test.bin"
     content = bytearray(file.read_bytes())
@@ -99,7 +119,7 @@ def test_it_downloads_unpacks_and_reads(tmp_path, register, monkeypatch):
     monkeypatch.setattr("tests.data.test_download.CONTENT", content)
     with Server(breaks=[1000]) as server:
         url = server.download().url
-        register("cifar100", counts=(4, 5), content=None, downloads=(Download(url, "c.tar.gz", md5),))
+        register("cifar100", counts=(4, 5), classes=None, content=None, downloads=(Download(url, "c.tar.gz", md5),))
         splits = prepare("cifar100", tmp_path / "data")
         asked = len(server.asked)
         prepare("cifar100", tmp_path / "data")
@@ -114,7 +134,7 @@ def test_an_archive_in_the_folder_is_unpacked_without_a_network(tmp_path, regist
     write_python(tmp_path / "source", "cifar100")
     content, md5 = packed(tmp_path / "source" / "cifar-100-python")
     file = tmp_path / "data" / "cifar-100-python.tar.gz"
-    register("cifar100", counts=(4, 5), content=None, archives=(Download("", file.name, md5),))
+    register("cifar100", counts=(4, 5), classes=None, content=None, archives=(Download("", file.name, md5),))
     file.write_bytes(content[:-3])
     with pytest.raises(DataError, match="not the official file"):
         prepare("cifar100", tmp_path / "data")

@@ -1,5 +1,7 @@
 """What must work on any device; run by `test_another_device.py`."""
 
+from functools import partial
+
 import pytest
 import small
 import torch
@@ -12,8 +14,9 @@ import remix.deploy.learner
 from remix.cli import main
 from remix.data import TaskStream
 from remix.experiments.dream_options import STRATEGIES
+from remix.inversion import Checkpoint
 from remix.laplace import LaplaceCovariance, LaplaceNormal, fit, kernels
-from remix.learning.learner import Learner
+from remix.learning.learner import InterruptedInversion, Learner
 from remix.learning.learner_state import learner_tensors, replay_tensors, restore
 from remix.learning.model_file import load_model
 from remix.learning.team import Team
@@ -119,6 +122,35 @@ def test_a_learner_goes_on_after_an_interruption(name):
         weights = again.student.state_dict()
         for key, expected in learner.student.state_dict().items():
             torch.testing.assert_close(weights[key].cpu(), expected.cpu(), rtol=0, atol=0)
+
+
+def test_an_inversion_goes_on_within_a_block(tmp_path):
+    """What a checkpoint holds is on the processor."""
+    stream, dreams = tiny_stream(15), []
+    for stop_at in (None, 2, 5):  # in the first block, in another one
+        learner = tiny_learner("remix", stream, team=FarTeam())
+        learn(learner, stream, 0)
+        steps = []
+
+        def count(progress, steps=steps, stop_at=stop_at):
+            steps.append(progress)
+            if len(steps) == stop_at:
+                raise KeyboardInterrupt
+
+        learner.monitor.inversion = count
+        if stop_at is not None:
+            before = []  # of the generator, when it was last saved
+            save = partial(lambda learner, before: before.append(learner.generator.get_state()), learner, before)
+            with pytest.raises(InterruptedInversion) as stop:
+                learn(learner, stream, 1, save)
+            stop.value.checkpoint.save(tmp_path / "inversion")
+            learner.inversion = Checkpoint.load(tmp_path / "inversion")
+            learner.generator.set_state(before[-1])
+        learn(learner, stream, 1)
+        dreams.append({key: part.cpu() for key, part in learner.student.state_dict().items()})
+    for key, expected in dreams[0].items():
+        for other in dreams[1:]:
+            torch.testing.assert_close(other[key], expected, rtol=0, atol=0)
 
 
 # --- the product ---

@@ -16,14 +16,15 @@ from remix.experiments.run_directory import RunDirectoryError
 from remix.learning.metrics import AccuracyMatrix
 
 
-def finished(folder, method, seed, last, **config):
+def finished(folder, method, seed, last, on="digits", **config):
     """A run of two tasks that ended with ``last`` of 100 images of both tasks right."""
     folder.mkdir(parents=True)
     matrix = AccuracyMatrix()
     matrix.add_row([90], [100])
     matrix.add_row([last, last], [100, 100])
     summary = {
-        "method": method, "seed": seed, "tasks": 2, "metrics": matrix.summary(), "matrix": matrix.to_dict(),
+        "method": method, "data": on, "tested_on": "test", "seed": seed, "tasks": 2,
+        "metrics": matrix.summary(), "matrix": matrix.to_dict(),
         "minutes": {}, "minutes_in_all": 2.0, "processor_minutes": 2.0, "peak_memory_mib": 100,
     }  # fmt: skip
     (folder / "summary.json").write_text(json.dumps(summary))
@@ -88,6 +89,34 @@ def test_what_cannot_be_compared(runs, tmp_path):
 def test_unequal_runs_are_pointed_out(runs, tmp_path):
     other = finished(tmp_path / "other" / "run", "pmi", 0, 60, batch_size=32)
     assert "batch_size" in compare_runs([runs / "remix-0", other]).remarks[0]
+
+
+def test_runs_on_other_data_are_another_line_and_no_difference_is_taken(runs):
+    for seed in (0, 5):
+        typed = resolve(RunOptions("digits", "remix", seed, assignments=["data.tasks=2"])).to_plain()
+        finished(runs / f"two-{seed}", "remix", seed, 50, "two tasks", data=typed["data"])
+    found = compare_runs([runs])
+    assert list(found.summaries) == ["finetune", "remix (data.tasks=2)", "remix (data.tasks=5)"]
+    assert list(found.summaries["remix (data.tasks=2)"]) == [0, 5]
+    assert [sentence.partition(":")[0] for sentence in found.sentences()] == ["remix (data.tasks=5) minus finetune"]
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("summary.json", "{}"),
+        ("summary.json", "[1]"),
+        ("summary.json", '{"matrix": {"correct": [[1]]}}'),
+        ("config.yaml", "method: remix\n"),
+        ("config.yaml", "method: remix\nseed: 0\ndata: {name: digits, tasks: 5}\nsettings: 3\n"),
+    ],
+)
+def test_a_damaged_file_is_a_sentence(runs, capsys, file, content):
+    (runs / "remix-0" / file).write_text(content)
+    with pytest.raises(SystemExit) as stop:
+        main(["compare", str(runs)])
+    assert stop.value.code == 2
+    assert str(runs / "remix-0" / file) in capsys.readouterr().err
 
 
 def test_the_command(runs, capsys):

@@ -4,6 +4,7 @@ import errno
 import io
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,8 +15,10 @@ from rich.console import Console
 from tiny_runs import tiny
 
 from remix.cli import main
+from remix.data import TaskStream
 from remix.experiments.overlay import SettingError
 from remix.experiments.presets import list_presets, read_preset
+from remix.experiments.run_checks import check_run
 from remix.experiments.run_command import RunOptions, load_stream, resolve, run_command
 from remix.experiments.run_config import RunConfig, build_config
 from remix.experiments.run_directory import RunDirectory, RunDirectoryError
@@ -24,7 +27,8 @@ from remix.experiments.run_plan import plan_run, show_plan
 from remix.experiments.run_state import RunState
 from remix.learning.metrics import AccuracyMatrix
 from remix.learning.model_file import load_model
-from remix.methods import list_methods
+from remix.methods import create_method, list_methods
+from remix.networks import create_backbone
 
 
 def go(options: RunOptions, resume: bool = False) -> tuple[int, str]:
@@ -219,10 +223,17 @@ def test_network_and_data_that_do_not_fit(tmp_path):
     [
         (["network.backbone=resnet20"], "takes images"),
         (["network.options.width=abc"], "network.options holds a value of the wrong kind"),
+        (["method=pmi", "settings.inversion.prior.kind=laplace"], "which the method 'pmi' does not measure"),
+        (["method=abd", "settings.generator.prior.kind=dense"], "which the method 'abd' does not measure"),
+        (["method=remix", "settings.inversion.prior.kind=laplace-dct"], "set settings.view=map too"),
+        (
+            ["settings.inversion.prior.kind=dense", "settings.view=map", "network.options.width=32"],
+            "matrix of 2,048 x 2,048",
+        ),
     ],
 )
 def test_what_cannot_come_to_its_end_is_said_before_it_begins(tmp_path, dry_run, changes, said):
-    with pytest.raises(SettingError, match=said):
+    with pytest.raises(ValueError, match=said):
         run_command(RunOptions("digits", out=str(tmp_path / "run"), assignments=changes), dry_run=dry_run)
     assert not (tmp_path / "run").exists()
 
@@ -238,6 +249,33 @@ def test_a_task_without_test_images_is_refused_before_it_begins(tmp_path, dry_ru
     changes = [f"data.name={tmp_path / 'photos'}", "data.options={size: 8, channels: 1}", "data.tasks=3"]
     with pytest.raises(SettingError, match=r"task 3 \(c\) has no test images"):
         run_command(RunOptions("digits", out=str(tmp_path / "run"), assignments=changes), dry_run=dry_run)
+
+
+def test_a_class_that_cannot_be_learned_or_saved_is_refused_before_it_begins():
+    config = resolve(RunOptions("digits", "finetune"))
+    digits = load_stream(config, None).splits
+    without = replace(digits, train=digits.train.select((digits.train.labels != 3).nonzero()[:, 0]))
+    with pytest.raises(SettingError, match="the class 3 has no training images"):
+        check_run(config, TaskStream(without, 5))
+    names = ("zero/null", *digits.classes[1:])
+    renamed = replace(digits, train=replace(digits.train, classes=names), test=replace(digits.test, classes=names))
+    with pytest.raises(ValueError, match="'zero/null' has control characters or slashes"):
+        check_run(config, TaskStream(renamed, 5))
+
+
+def test_a_generator_cannot_make_images_of_any_size():
+    with pytest.raises(ValueError, match="sides divisible by 4, not 9 x 9"):
+        create_method("rdfcil").check(create_backbone("resnet20", width=2, input_shape=(1, 9, 9)))
+
+
+def test_a_method_that_looks_for_what_is_not_there_yet_is_told(monkeypatch):
+    def stages(self, learner):
+        return [] if learner.teacher is None else learner.memory.gaussians.labels
+
+    config = resolve(RunOptions("digits", "finetune"))
+    monkeypatch.setattr(type(config.settings), "stages", stages)
+    with pytest.raises(ValueError, match=r"method 'finetune' cannot say its stages .* also called for the plan"):
+        plan_run(config, load_stream(config, None))
 
 
 def test_an_option_of_the_data_of_the_wrong_kind(tmp_path):

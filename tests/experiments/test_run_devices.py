@@ -4,7 +4,38 @@ import os
 import subprocess
 import sys
 
+import torch
+from lightning_fabric import Fabric
+from tiny import tiny_learner, tiny_stream
 from tiny_runs import COMMON, SETTINGS
+
+from remix.learning.team import Team
+
+
+def test_half_precision_on_two_processes(tmp_path):
+    words = ["run", "digits", "--devices", "2", "--precision", "bf16-mixed", "--out", str(tmp_path / "run")]
+    command = [sys.executable, "-m", "remix.cli", *words, "--method", "finetune", "--set", *COMMON]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [*command, *SETTINGS["finetune"]], capture_output=True, text=True, env=environment, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert (tmp_path / "run" / "matrix.csv").is_file()
+
+
+def test_classes_that_half_precision_cannot_tell_apart():
+    """Logits that differ by less than bfloat16 can say: ties would all go to the older class."""
+    stream = tiny_stream(5)
+    learner = tiny_learner("finetune", stream, team=Team(Fabric(accelerator="cpu", precision="bf16-mixed")))
+    head = learner.student.head
+    head.grow(2)
+    with torch.no_grad():
+        weight = head.classifier(-1).weight
+        weight.copy_(torch.tensor([[1.0], [1.0 + 2**-10]]).expand_as(weight))
+    data = stream.test(0)
+    right, count = learner.evaluate(data)
+    assert count > 0
+    assert right == int((data.labels == 1).sum())
 
 
 def test_two_processes_end_with_the_result_of_one(tmp_path):

@@ -45,6 +45,16 @@ def test_events_become_scalars_and_images(tmp_path):
     assert images == {"dreams": [2, 3]}
 
 
+def test_without_an_event_nothing_is_removed(tmp_path):
+    """A process that is refused because another one works there."""
+    theirs = tmp_path / "tensorboard" / "events.out.tfevents.1.theirs"
+    theirs.parent.mkdir()
+    theirs.touch()
+    with TensorBoardLog(theirs.parent, tmp_path):
+        pass
+    assert list(theirs.parent.iterdir()) == [theirs]
+
+
 def test_an_interrupted_run_has_every_step_once(tmp_path, monkeypatch):
     out = tmp_path / "run"
 

@@ -37,7 +37,7 @@ def content_digest(train: ImageDataset, test: ImageDataset) -> str:
 
 
 def check_official(entry: Entry, splits: Splits) -> None:
-    """Compare with the official numbers of images and the official pixels.
+    """Compare with the official numbers of images, in all and of every class, and the official pixels.
 
     Raises:
         DataError: if they differ; the message says how.
@@ -51,7 +51,28 @@ def check_official(entry: Entry, splits: Splits) -> None:
                 f"{where} has {found[0]:,} training and {found[1]:,} test images; {entry.name} has "
                 f"{entry.counts[0]:,} and {entry.counts[1]:,}. Remove it and fetch it again"
             )
+        if entry.classes is not None:
+            _check_classes(entry, splits, where)
     if entry.content is not None and content_digest(splits.train, splits.test) != entry.content:
         raise DataError(
             f"the pixels or labels in {where} are not those of the official {entry.name}. Remove it and fetch it again"
         )
+
+
+def _check_classes(entry: Entry, splits: Splits, where: str) -> None:
+    """Where images can be divided evenly among the classes, they are; where not, every class has some."""
+    assert entry.counts is not None
+    assert entry.classes is not None
+    if len(splits.classes) != entry.classes:
+        raise DataError(f"{where} has {len(splits.classes)} classes; {entry.name} has {entry.classes}")
+    for part, data, total in zip(("training", "test"), (splits.train, splits.test), entry.counts, strict=True):
+        each, uneven = divmod(total, entry.classes)
+        counts = data.counts()
+        for name in splits.classes:
+            found = counts.get(name, 0)
+            if not found or (not uneven and found != each):
+                expected = "some" if uneven else f"{each:,}"
+                raise DataError(
+                    f"the class {name} has {found:,} {part} images in {where}; in {entry.name} it has {expected}. "
+                    "Remove it and fetch it again"
+                )

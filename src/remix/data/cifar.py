@@ -78,6 +78,7 @@ _CIFAR100 = _Edition(
         ),
     ),
     counts=(50_000, 10_000),
+    classes=10,
 )
 def cifar10(root: Path) -> Splits:
     """60,000 photographs of 10 classes, 32 x 32."""
@@ -102,6 +103,7 @@ def cifar10(root: Path) -> Splits:
         ),
     ),
     counts=(50_000, 10_000),
+    classes=100,
     content="1a8950f8599954f78fc12eff0e2c2b133b0392f24da994b3fe9b7732bcea2085",
 )
 def cifar100(root: Path) -> Splits:

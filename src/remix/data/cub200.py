@@ -27,6 +27,7 @@ __all__ = ["cub200"]
         ),
     ),
     counts=(5_994, 5_794),
+    classes=200,
 )
 def cub200(root: Path, size: int = 224, lazy: bool | None = None) -> Splits:
     """11,788 photographs of 200 kinds of birds.

@@ -15,7 +15,7 @@ from remix.data.splits import Splits
 
 __all__ = ["fashion_mnist"]
 
-CLASSES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
+CLASSES = ("T-shirt or top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 NORMALISATION = Normalisation((0.2860,), (0.3530,))
 _FOLDERS = ("fashion-mnist", "dataset-fashion-mnist", "FashionMNIST/raw", ".")
 _BASE = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
@@ -32,6 +32,7 @@ _MD5 = {
     place="fashion-mnist/ with {train,t10k}-{images-idx3,labels-idx1}-ubyte, plain or .gz",
     downloads=tuple(Download(f"{_BASE}{name}.gz", f"fashion-mnist/{name}.gz", md5) for name, md5 in _MD5.items()),
     counts=(60_000, 10_000),
+    classes=10,
     content="9fa648723ea5f97b8524ea3c8bfe1cb99578955b368d876ee32456e7e57af6b3",
 )
 def fashion_mnist(root: Path) -> Splits:

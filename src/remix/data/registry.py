@@ -39,6 +39,7 @@ class Entry:
         downloads: official files that together are the data set; ``remix data prepare`` fetches and unpacks them.
         archives: other official archives; unpacked if they lie in the data folder, never fetched.
         counts: official numbers of (train, test) images, where the data set has them.
+        classes: official number of classes, the same.
         content: official :func:`remix.data.checks.content_digest`, where it is known.
 
     """
@@ -50,6 +51,7 @@ class Entry:
     downloads: tuple[Download, ...] = ()
     archives: tuple[Download, ...] = ()
     counts: tuple[int, int] | None = None
+    classes: int | None = None
     content: str | None = None
 
 
@@ -63,6 +65,7 @@ def dataset(
     downloads: tuple[Download, ...] = (),
     archives: tuple[Download, ...] = (),
     counts: tuple[int, int] | None = None,
+    classes: int | None = None,
     content: str | None = None,
 ) -> Callable[[Reader], Reader]:
     """Decorate a function that reads a data set, so that ``load(name)`` finds it.
@@ -78,7 +81,7 @@ def dataset(
         if name in _entries:
             raise ValueError(f"data set {name!r} is registered already; choose another name")
         about = (inspect.getdoc(read) or "").split("\n")[0].rstrip(".")
-        _entries[name] = Entry(name, about, read, place, downloads, archives, counts, content)
+        _entries[name] = Entry(name, about, read, place, downloads, archives, counts, classes, content)
         return read
 
     return decorate

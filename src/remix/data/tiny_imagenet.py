@@ -28,6 +28,7 @@ NORMALISATION = Normalisation((0.4803, 0.4481, 0.3976), (0.2764, 0.2688, 0.2816)
         ),
     ),
     counts=(100_000, 10_000),
+    classes=200,
 )
 def tiny_imagenet(root: Path, lazy: bool | None = None) -> Splits:
     """110,000 photographs of 200 classes, 64 x 64.

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from remix.data import IMAGENET, Preprocessing
@@ -16,9 +15,9 @@ from remix.networks import (
     Backbone,
     as_backbone,
     backbone_options,
-    create_backbone,
     file_options,
     load_weights,
+    seeded_backbone,
 )
 from remix.networks.adapt import BlockPath
 
@@ -59,9 +58,8 @@ def named_start(
         chosen["input_shape"] = (usual[0], side, side)
     elif size is not None:
         raise ValueError(f"the size of images for {name!r} is fixed: leave size out")
-    extra = {"generator": torch.Generator().manual_seed(seed)} if "generator" in known else {}
     try:
-        backbone = create_backbone(name, **chosen, **extra)
+        backbone = seeded_backbone(name, seed, **chosen)
     except TypeError as error:  # an option that the backbone does not have
         raise ValueError(str(error)) from error
     provenance = {}

@@ -17,7 +17,7 @@ from remix.experiments.run_config import differences
 from remix.experiments.run_directory import RunDirectory, RunDirectoryError
 from remix.experiments.run_tables import METRICS, small_table
 from remix.experiments.text_tables import as_csv, as_markdown
-from remix.experiments.variants import variant_names
+from remix.experiments.variants import protocol, variant_names
 from remix.learning.metrics import AccuracyMatrix
 from remix.methods import list_methods
 
@@ -40,7 +40,8 @@ _MINUTES = {"minutes": "minutes_in_all", "processor_minutes": "processor_minutes
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs by method; one that ran with several settings is there once for each, named after what differs.
+    """Runs by method; one that ran with several settings, or on several data, is there once for each, named after what
+    differs.
 
     Attributes:
         summaries: of the runs, by method, by seed.
@@ -59,9 +60,9 @@ class Comparison:
         return None if None in values else spread(values)
 
     def sentences(self, best: str | None = None) -> list[str]:
-        """The method ``best`` (the last one by default) against every other, over common seeds."""
+        """The method ``best`` (the last one by default) against every other on the same data, over common seeds."""
         best = best or list(self.summaries)[-1]
-        others = [name for name in self.summaries if name != best]
+        others = [name for name in self.summaries if name != best and self._tested(name) == self._tested(best)]
         values = {
             name: {seed: summary["metrics"][_PAIRED_ON] for seed, summary in runs.items()}
             for name, runs in self.summaries.items()
@@ -72,6 +73,10 @@ class Comparison:
             if values[best].keys() & values[other].keys()
         ]
 
+    def _tested(self, name: str) -> tuple[Any, ...]:
+        summary = next(iter(self.summaries[name].values()))
+        return tuple(summary.get(key) for key in ("data", "tasks", "tested_on"))
+
 
 def compare_runs(folders: Sequence[str | Path]) -> Comparison:
     """Read finished runs.
@@ -80,15 +85,15 @@ def compare_runs(folders: Sequence[str | Path]) -> Comparison:
         folders: run directories; folders of run directories are looked into.
 
     Raises:
-        SettingError: if there is no finished run, or two of the same method, settings and seed.
+        SettingError: if there is no finished run, or two of the same method, data, settings and seed.
         RunDirectoryError: if a result cannot be read.
 
     """
     directories = [found for folder in folders for found in runs_in(Path(folder))]
     unfinished = [str(directory.path) for directory in directories if not directory.finished]
     finished = [directory for directory in directories if directory.finished]
-    configs = [directory.read_config() for directory in finished]
-    names = variant_names([(config["method"], config["settings"]) for config in configs])
+    configs = [directory.read_whole_config() for directory in finished]
+    names = variant_names([(config["method"], protocol(config) | config["settings"]) for config in configs])
     runs: dict[str, dict[int, dict[str, Any]]] = {}
     places: dict[tuple[str, int], Path] = {}
     for directory, name in zip(finished, names, strict=True):

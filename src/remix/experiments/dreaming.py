@@ -103,7 +103,7 @@ class _Watch:
     def _save(self, progress: Progress) -> None:
         self.saved = time.monotonic()
         try:
-            self.files.save_checkpoint(progress.snapshot(), self.plan.record)
+            self.files.save_checkpoint(progress.glance(), self.plan.record)
         except OSError as error:  # the dream itself goes on
             self.display.say(f"the checkpoint could not be written: {error}")
 

@@ -105,12 +105,12 @@ class _Run:
             team=self.team,
         )
         self.state = RunState(directory.checkpoints, self.saving)
-        found = self.state.load(self.learner)
-        self.state.load_inversion(self.learner)
+        found = self.state.load(self.learner) or {}
+        found |= self.state.load_inversion(self.learner)
         self.team.fabric.barrier()  # nobody may write before everybody has read
         nowhere = Path(os.devnull)
-        told = found or {"matrix": AccuracyMatrix().to_dict(), "metrics": 0, "seconds": {}, "processor": 0.0, "peak": 0}
-        self.matrix = AccuracyMatrix.from_dict(told["matrix"])
+        told: dict[str, Any] = {"metrics": 0, "seconds": {}, "processor": 0.0, "peak": 0} | found
+        self.matrix = AccuracyMatrix.from_dict(told["matrix"]) if "matrix" in told else AccuracyMatrix()
         self.monitor = RunMonitor(
             plan_run(config, self.stream),
             self.console,
@@ -127,7 +127,7 @@ class _Run:
             for event in read_events(directory.metrics).events:
                 self.log(event)
         self.monitor.metrics.write("start", tasks=len(self.stream), command=command_line(), **describe_machine())
-        if found is not None and told["threads"] != torch.get_num_threads():
+        if found and told["threads"] != torch.get_num_threads():
             self.monitor.say(
                 f"note: this run began with {told['threads']} thread(s) and goes on with {torch.get_num_threads()}; "
                 "its last digits may differ from those of an unbroken run"
@@ -153,7 +153,7 @@ class _Run:
             learner.learn(task, self._safe_point)
         except InterruptedInversion as stop:
             if stop.checkpoint is not None and self.team.first:
-                self.state.write_inversion(index, stop.checkpoint)
+                stop.saved = self.state.write_inversion(index, stop.checkpoint, self._about())
             raise
         monitor.likelihood(layer_likelihoods(learner.memory))
         monitor.begin_phase(0, "evaluate")
@@ -187,21 +187,22 @@ class _Run:
 
     def _inversion_step(self, progress: Progress, began: float) -> None:
         if self.team.first:
-            self.state.save_inversion(self.monitor.task, progress, began)
+            self.state.save_inversion(self.monitor.task, progress, began, self._about)
 
     def _save(self) -> None:
-        if not self.team.first:
-            return
+        if self.team.first:
+            self.state.save(self.learner, {"matrix": self.matrix.to_dict(), **self._about()})
+
+    def _about(self) -> dict[str, Any]:
+        """What happened so far, apart from results."""
         clock = self.monitor.clock
-        about = {
-            "matrix": self.matrix.to_dict(),
+        return {
             "metrics": self.monitor.metrics.length,
             "seconds": clock.seconds,
             "processor": clock.processor,
             "peak": clock.peak,
             "threads": torch.get_num_threads(),
         }
-        self.state.save(self.learner, about)
 
     # --- the end ---
 

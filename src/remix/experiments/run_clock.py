@@ -31,13 +31,12 @@ class RunClock:
         self._current: str | None = None
         self._since = time.perf_counter()
 
-    def turn_to(self, name: str | None) -> float:
-        """From now on the time is that of ``name``; returns the seconds that the last one took at a stretch."""
-        spent = self._book()
+    def turn_to(self, name: str | None) -> None:
+        """From now on the time is that of ``name``."""
+        self._book()
         self._current = name
         self._peak = max(self._peak, _high_water())
         _restart_high_water()
-        return spent
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -68,12 +67,11 @@ class RunClock:
         self._peak = max(self._peak, now)
         return now
 
-    def _book(self) -> float:
+    def _book(self) -> None:
         now = time.perf_counter()
         spent, self._since = now - self._since, now
         if self._current is not None:
             self._seconds[self._current] = self._seconds.get(self._current, 0.0) + spent
-        return spent
 
 
 def _high_water() -> int:

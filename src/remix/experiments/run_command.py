@@ -26,6 +26,7 @@ from remix.experiments.run_tables import result_table
 from remix.experiments.run_team import create_team
 from remix.experiments.tensorboard_log import TensorBoardLog, require_tensorboard
 from remix.inversion import InversionStoppedError
+from remix.learning.learner import InterruptedInversion
 from remix.learning.metrics import AccuracyMatrix
 from remix.learning.trainer import TrainingStoppedError
 
@@ -128,8 +129,8 @@ def run_command(
         _check_log(log)
     if dry_run:
         planned = _stream_if_there(config, options.data)
+        check_run(config, planned)
         if planned is not None:
-            check_run(config, planned)
             _note(config, planned, console)
         show_plan(config, plan_run(config, planned), console)
         return 0
@@ -153,8 +154,10 @@ def run_command(
             execute(
                 config, stream, directory, team=team, console=console, saving=saving, log=told, test_every=test_every
             )
-    except KeyboardInterrupt:
-        return _stopped(console, f"interrupted; all but the last minute or epoch is saved. Go on with: {again}", 130)
+    except KeyboardInterrupt as stop:
+        large = isinstance(stop, InterruptedInversion) and not stop.saved
+        lost = "the part of the dreams under way (too large to save half-way)" if large else "the last minute or epoch"
+        return _stopped(console, f"interrupted; all but {lost} is saved. Go on with: {again}", 130)
     except (TrainingStoppedError, InversionStoppedError) as error:
         return _stopped(console, f"stopped: {error}. What was learned before is in {directory.path}", 1)
     except OSError as error:

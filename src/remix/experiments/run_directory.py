@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ import yaml
 from remix.atomic import is_temporary, remove_temporary, write_text
 from remix.experiments.overlay import SettingError
 from remix.experiments.run_config import RunConfig, differences
+from remix.learning.metrics import AccuracyMatrix
 
 __all__ = ["RunDirectory", "RunDirectoryError"]
 
@@ -95,17 +97,38 @@ class RunDirectory:
         except SettingError:  # of a method that is not known here, or edited by hand
             return values
 
+    def read_whole_config(self) -> dict[str, Any]:
+        """As `read_config`. Raises RunDirectoryError also if something is missing in it."""
+        config = self.read_config()
+        try:
+            str(config["data"]["name"]), int(config["seed"])
+            if not 0 < int(config["data"]["tasks"]) < 10_000:
+                raise ValueError("data.tasks")
+            if not isinstance(config["method"], str) or not isinstance(config["settings"], dict):
+                raise TypeError("method or settings")
+        except (KeyError, TypeError, ValueError) as error:
+            raise RunDirectoryError(f"{self.config} is not the configuration of a run (see {error})") from error
+        return config
+
     def read_summary(self) -> dict[str, Any]:
-        """The result of the run here. Raises RunDirectoryError if there is none."""
+        """The result of the run here. Raises RunDirectoryError if there is none, or not all of it."""
         try:
             found = json.loads(self.summary.read_text())
         except FileNotFoundError as error:
             raise RunDirectoryError(f"{self.path} holds no finished run (there is no {self.summary.name})") from error
         except (OSError, ValueError) as error:
             raise RunDirectoryError(f"{self.summary} cannot be read: {error}") from error
-        if not isinstance(found, dict):
-            raise RunDirectoryError(f"{self.summary} holds no result")
-        return found
+        try:
+            found["metrics"] = AccuracyMatrix.from_dict(found["matrix"]).summary()
+            found["minutes"] = {str(phase): _finite(value) for phase, value in found["minutes"].items()}
+            for key in ("minutes_in_all", "processor_minutes"):
+                found[key] = _finite(found[key])
+            for key in ("seed", "tasks", "peak_memory_mib"):
+                found[key] = int(found[key])
+            found["method"], found["data"] = str(found["method"]), str(found["data"])
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            raise RunDirectoryError(f"{self.summary} is damaged ({error})") from error
+        return dict(found)
 
     @contextmanager
     def open(self, config: RunConfig) -> Iterator[None]:
@@ -125,6 +148,13 @@ class RunDirectory:
                 write_text(self.config, yaml.safe_dump(config.to_plain(), sort_keys=False))
             yield
         (self.path / "lock").unlink(missing_ok=True)
+
+
+def _finite(value: Any) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{value} minutes")
+    return number
 
 
 @contextmanager

@@ -110,10 +110,10 @@ class RunMonitor(Monitor):
         if name == "remember":
             self._show(name, 0)
 
-    def end_phase(self) -> float:
-        """Write down how long the present phase took; returns the seconds."""
+    def end_phase(self) -> None:
+        """Write down how long the present phase took."""
         if not self.phase:
-            return 0.0
+            return
         spent = time.monotonic() - self._phase_began
         processor = time.process_time() - self._processor_began
         self.metrics.write(
@@ -125,7 +125,6 @@ class RunMonitor(Monitor):
             self.say(f"  {self.phase}: {duration(spent)}  {numbers}".rstrip())
         self.phase = ""
         self.clock.turn_to(None)
-        return spent
 
     @property
     def phase_seconds(self) -> float:

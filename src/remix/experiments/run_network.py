@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from remix.experiments.overlay import SettingError
 from remix.experiments.run_config import RunConfig
-from remix.networks import Backbone, create_backbone
+from remix.networks import Backbone, seeded_backbone
 
 __all__ = ["create_network", "network_options"]
 
@@ -20,13 +18,14 @@ def create_network(config: RunConfig) -> Backbone:
         SettingError: for a bad value of an option.
 
     """
-    generator = torch.Generator().manual_seed(config.seed)
     try:
-        return create_backbone(config.network.backbone, **network_options(config), generator=generator)
+        return seeded_backbone(config.network.backbone, config.seed, **network_options(config))
     except ValueError as error:
         raise SettingError(f"network.options: {error}") from error
     except TypeError as error:
-        raise SettingError(f"network.options holds a value of the wrong kind: {config.network.options}") from error
+        raise SettingError(
+            f"network.options holds a value of the wrong kind: {config.network.options} ({error})"
+        ) from error
 
 
 def network_options(config: RunConfig) -> dict[str, Any]:

@@ -15,11 +15,10 @@ from remix.data.task_stream import task_sizes
 from remix.experiments.run_config import RunConfig
 from remix.experiments.run_network import create_network
 from remix.learning.learner import Learner
+from remix.learning.method import Method
+from remix.learning.stage import Stage
 
 __all__ = ["RunPlan", "StagePlan", "TaskPlan", "plan_run", "show_plan"]
-
-# Classes of the data sets that a plan can be made of when they are not there.
-_CLASSES = {"fashion-mnist": 10, "cifar10": 10, "cifar100": 100, "tiny-imagenet": 200, "cub200": 200}
 
 
 @dataclass(frozen=True)
@@ -83,13 +82,24 @@ def plan_run(config: RunConfig, stream: TaskStream | None) -> RunPlan:
         rows = 2 * seen if pseudo else seen
         stages = tuple(
             StagePlan(stage.name, stage.sgd.epochs, stage.sgd.epochs * rows)
-            for stage in config.settings.stages(learner)
+            for stage in _stages(config.settings, learner)
             if stage.sgd.epochs
         )
         plans.append(TaskPlan(classes, seen, test, pseudo, dream_work, stages))
         learner.memory.record_task([(f"{number}/{name}", 1) for name in classes])
         learner.modules = {}
     return RunPlan(tuple(plans), stream is not None)
+
+
+def _stages(method: Method, learner: Learner) -> list[Stage]:
+    try:
+        return method.stages(learner)
+    except (AttributeError, TypeError, AssertionError) as error:
+        raise ValueError(
+            f"method {method.name!r} cannot say its stages before it has learned anything ({error}): stages(learner) "
+            "is also called for the plan, when learner.memory is empty and learner.replay None; look at them in the "
+            "objective instead"
+        ) from error
 
 
 def show_plan(config: RunConfig, plan: RunPlan, console: Console) -> None:
@@ -130,9 +140,9 @@ def _tasks(stream: TaskStream) -> list[tuple[tuple[str, ...], int, int]]:
 def _official_tasks(config: RunConfig) -> list[tuple[tuple[str, ...], int, int]]:
     data = config.data
     entry = next((entry for entry in list_datasets() if entry.name == data.name), None)
-    if entry is None or entry.counts is None or data.name not in _CLASSES:
+    if entry is None or entry.counts is None or entry.classes is None:
         raise ValueError(f"{data.name!r} is not here and its numbers are not known; name its folder: --data DIR")
-    count = _CLASSES[data.name]
+    count = entry.classes
     order = class_order(data.order, count)[: data.classes]
     sizes = task_sizes(len(order), data.tasks, data.first)
     train, test = (total / count for total in entry.counts)

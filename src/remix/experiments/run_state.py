@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,13 +106,21 @@ class RunState:
 
     # --- an inversion ---
 
-    def load_inversion(self, learner: Learner) -> None:
-        """Give a learner that stands before its inversion the unfinished one of the same task, if there is one."""
-        file = self._inversion(learner.tasks)
-        if learner.done <= 1 and file.is_file():
-            learner.inversion = Checkpoint.load(file)
+    def load_inversion(self, learner: Learner) -> dict[str, Any]:
+        """Give a learner that stands before its inversion the unfinished one of the same task, if there is one.
 
-    def save_inversion(self, task: int, progress: Progress, began: float) -> None:
+        Returns:
+            what was to be written down about the run with it.
+
+        """
+        file = self._inversion(learner.tasks)
+        if learner.done > 1 or not file.is_file():
+            return {}
+        learner.inversion = Checkpoint.load(file)
+        about: dict[str, Any] = learner.inversion.record.get("run", {})
+        return about
+
+    def save_inversion(self, task: int, progress: Progress, began: float, about: Callable[[], dict[str, Any]]) -> None:
         """Write where an inversion stands, unless that was done a short time ago.
 
         Where that would be too large, the beginning of every chunk of images is written.
@@ -120,32 +129,37 @@ class RunState:
             task: the task in which it is made.
             progress: of the last step.
             began: when the inversion began, by the monotonic clock.
+            about: plain JSON about the run, for when it is written.
 
         """
         now = time.monotonic()
         if progress.phase in self._too_large:
             return
         if now - max(began, self._saved) >= self.saving.inversion:
-            fits = self.write_inversion(task, progress.snapshot())
+            fits = self.write_inversion(task, progress.glance(), about())
             self._saved = time.monotonic()
             if fits:
                 return
             self._too_large.add(progress.phase)
         if self._too_large and progress.fresh and progress.step.step == 0 and progress.number:
-            self.write_inversion(task, progress.restart())
+            self.write_inversion(task, progress.restart(), about())
 
-    def write_inversion(self, task: int, checkpoint: Checkpoint) -> bool:
-        """Write an unfinished inversion; returns whether it was small enough to be written.
+    def write_inversion(self, task: int, checkpoint: Checkpoint, about: dict[str, Any]) -> bool:
+        """Write an unfinished inversion and what is to be known about the run; returns whether it was small enough.
 
         Images that are finished are halved in precision: as pseudo-samples they are held so anyhow.
         """
+        size = sum(
+            tensor.numel() * (2 if name.startswith("kept.") else tensor.element_size())
+            for name, tensor in checkpoint.tensors.items()
+        )
+        if size > self.saving.largest:
+            return False
         tensors = {
             name: tensor.half() if name.startswith("kept.") else tensor for name, tensor in checkpoint.tensors.items()
         }
-        size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
-        if size <= self.saving.largest:
-            Checkpoint(tensors, checkpoint.record).save(self._inversion(task))
-        return size <= self.saving.largest
+        Checkpoint(tensors, {**checkpoint.record, "run": about}).save(self._inversion(task))
+        return True
 
     def _inversion(self, task: int) -> Path:
         return self.folder / f"inversion-{task + 1}.safetensors"

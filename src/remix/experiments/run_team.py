@@ -32,6 +32,8 @@ def create_team(config: RunConfig) -> Team:
     except (MisconfigurationException, ValueError, RuntimeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise SettingError(f"{config.devices} x {config.accelerator!r} cannot be used here: {reason}") from error
+    if fabric.device.type == "cuda":
+        torch.backends.cudnn.deterministic = True  # going on after an interruption is to give the same bits
     fabric.launch()
     return Team(fabric)
 

@@ -14,7 +14,7 @@ from typing import IO, Literal
 
 from remix.experiments.sweep_jobs import Job
 
-__all__ = ["Status", "run_locally"]
+__all__ = ["Status", "command", "log_file", "run_locally"]
 
 Status = Literal["waits", "runs", "finished", "crashed", "refused", "interrupted"]
 _REFUSED = 2  # the command's status for something that the person has to set right

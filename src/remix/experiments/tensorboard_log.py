@@ -6,12 +6,16 @@ import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
 
 from remix.experiments.metrics_file import Event
 from remix.experiments.overlay import SettingError
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
 
 __all__ = ["TensorBoardLog", "require_tensorboard"]
 
@@ -28,8 +32,9 @@ def require_tensorboard() -> None:
 class TensorBoardLog:
     """A context that turns events of ``metrics.jsonl`` into TensorBoard's files.
 
-    It begins anew: the files of an earlier process are replaced, and whoever uses it tells it all events of the run
-    from the first on. So nothing stands there twice after an interruption.
+    With its first event it begins anew: the files of an earlier process are replaced, and whoever uses it tells it all
+    events of the run from the first on. So nothing stands there twice after an interruption, and a process that may
+    not write to the run removes nothing.
 
     Scalars: ``accuracy``, ``likelihood`` and ``seconds`` by task, ``training`` by epoch of the run, ``inversion`` by
     recorded step of the run; ``dreams`` are the pictures of a task.
@@ -41,12 +46,8 @@ class TensorBoardLog:
     """
 
     def __init__(self, folder: Path, dreams: Path) -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
-        for file in folder.glob("events.out.tfevents.*"):
-            file.unlink()
-        self._writer = SummaryWriter(str(folder))
-        self._dreams = dreams
+        self._folder, self._dreams = folder, dreams
+        self._opened: SummaryWriter | None = None
         self._epochs = self._steps = 0
         self._kinds: dict[str, Callable[[Event], None]] = {
             "epoch": self._epoch,
@@ -60,13 +61,24 @@ class TensorBoardLog:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
-        self._writer.close()
+        if self._opened is not None:
+            self._opened.close()
 
     def __call__(self, event: Event) -> None:
         """Add an event of the run; kinds that hold nothing to plot are passed over."""
         add = self._kinds.get(event["event"])
         if add is not None:
             add(event)
+
+    @property
+    def _writer(self) -> SummaryWriter:
+        if self._opened is None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            for file in self._folder.glob("events.out.tfevents.*"):
+                file.unlink()
+            self._opened = SummaryWriter(str(self._folder))
+        return self._opened
 
     def _epoch(self, event: Event) -> None:
         self._epochs += 1

@@ -6,9 +6,18 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["variant_names"]
+__all__ = ["protocol", "variant_names"]
 
 _SHOWN = 4  # settings named, at most
+
+
+# What a run has besides data, network and training: method and seed are compared, and the device is not a setting.
+_COMPARED = ("method", "settings", "seed", "accelerator", "devices", "precision")
+
+
+def protocol(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the configuration of a run, what the methods that are compared should have in common."""
+    return {key: value for key, value in config.items() if key not in _COMPARED}
 
 
 def variant_names(runs: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:

@@ -89,6 +89,14 @@ class GeneratorSource:
     checkpoint: Checkpoint | None
 
     @torch.no_grad()
+    def images(self, count: int, generator: torch.Generator) -> Tensor:
+        """Images (count, C, H, W). Raises ValueError for a count below 1."""
+        if count < 1:
+            raise ValueError(f"count must be at least 1, got {count}")
+        with frozen(self.network):
+            return self.network(noise((count, self.network.noise), self.knowledge.like, generator))
+
+    @torch.no_grad()
     def sample(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Images (count, C, H, W), and the labels (count,) that the frozen network gives them.
 
@@ -96,11 +104,9 @@ class GeneratorSource:
             ValueError: for a count below 1.
 
         """
-        if count < 1:
-            raise ValueError(f"count must be at least 1, got {count}")
         assert self.knowledge.classify is not None
-        with frozen(self.network, *self.knowledge.networks):
-            images = self.network(noise((count, self.network.noise), self.knowledge.like, generator))
+        images = self.images(count, generator)
+        with frozen(*self.knowledge.networks):
             return images, self.knowledge.classify(self.knowledge.backbone.pooled(images)).argmax(1)
 
 

@@ -9,7 +9,15 @@ from torch import Tensor, nn
 
 from remix.inversion.doubling import DoublingConvolution
 
-__all__ = ["ImageGenerator"]
+__all__ = ["ImageGenerator", "check_generated_size"]
+
+
+def check_generated_size(height: int, width: int) -> int:
+    """How often a generator doubles small maps to reach images of this size. Raises ValueError if it cannot."""
+    doublings = max(2, (max(height, width) // 8).bit_length() - 1)
+    if height % 2**doublings or width % 2**doublings:
+        raise ValueError(f"a generator makes images with sides divisible by {2**doublings}, not {height} x {width}")
+    return doublings
 
 
 class ImageGenerator(nn.Module):
@@ -36,11 +44,9 @@ class ImageGenerator(nn.Module):
     ) -> None:
         super().__init__()
         channels, height, width = input_shape
-        doublings = max(2, (max(height, width) // 8).bit_length() - 1)
-        if height % 2**doublings or width % 2**doublings or noise < 1:
-            raise ValueError(
-                f"images of {height} x {width} need sides divisible by {2**doublings}, and noise a length of at least 1"
-            )
+        doublings = check_generated_size(height, width)
+        if noise < 1:
+            raise ValueError(f"noise needs a length of at least 1, got {noise}")
         self.first_size = (height >> doublings, width >> doublings)
         self.noise = noise
         self.project = nn.Linear(noise, self.maps * self.first_size[0] * self.first_size[1])

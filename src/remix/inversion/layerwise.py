@@ -119,6 +119,7 @@ class _Plan:
         def build(above: Tensor | None, generator: torch.Generator) -> Task:
             target = features if features is not None else above
             assert target is not None
+            target = target.to(knowledge.like)  # what a checkpoint held is not on a device yet
             terms = [Term("features", settings.features, FeatureMatch(target), self._boost(10))]
             if inside:
                 terms.append(Term("statistics", weight, StatisticsKl(inside), self._boost(10)))

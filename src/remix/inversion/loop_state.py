@@ -52,11 +52,11 @@ class LoopState:
         self.best_loss, self.best_step = loss, self.step
 
     def to_tensors(self) -> dict[str, Tensor]:
-        """Copies of the tensors by name."""
+        """The tensors by name, themselves: they change with the next step."""
         groups = {"variable": self.tensors, "first": self.adam.first, "second": self.adam.second}
         if self.best is not None:
             groups["best"] = self.best
-        return {f"{name}.{i}": t.clone() for name, group in groups.items() for i, t in enumerate(group)}
+        return {f"{name}.{i}": t for name, group in groups.items() for i, t in enumerate(group)}
 
     def to_record(self) -> dict[str, Any]:
         """The numbers, as plain JSON."""

@@ -41,8 +41,9 @@ class Phase:
 class Progress:
     """A step of a strategy: which phase of how many, and the step itself.
 
-    ``snapshot()`` makes a checkpoint. ``restart()`` makes a smaller one, of the beginning of the present phase: what
-    was found to be kept, and for a phase that is not ``fresh`` the result of the one before.
+    ``snapshot()`` makes a checkpoint. ``glance()`` is the same without copies, to be measured or written before the
+    next step changes it. ``restart()`` makes a smaller one, of the beginning of the present phase: what was found to be
+    kept, and for a phase that is not ``fresh`` the result of the one before.
     """
 
     phase: str
@@ -51,6 +52,7 @@ class Progress:
     step: StepReport
     fresh: bool
     snapshot: Callable[[], Checkpoint] = field(repr=False)
+    glance: Callable[[], Checkpoint] = field(repr=False)
     restart: Callable[[], Checkpoint] = field(repr=False)
 
 
@@ -172,23 +174,29 @@ class _Run:
                 step,
                 phase.fresh,
                 lambda: self._checkpoint(phase, task, state),
+                lambda: self._glance(phase, task, state),
                 lambda: self._beginning(phase),
             )
         )
 
     def _checkpoint(self, phase: Phase, task: Task, state: LoopState) -> Checkpoint:
+        present = self._glance(phase, task, state)
+        return Checkpoint({name: tensor.clone() for name, tensor in present.tensors.items()}, present.record)
+
+    def _glance(self, phase: Phase, task: Task, state: LoopState) -> Checkpoint:
         tensors = state.to_tensors()
-        tensors |= {f"extra.{name}": tensor.clone() for name, tensor in task.variable.extras().items()}
-        tensors |= {"generator": self.generator.get_state(), "before": self.before.clone()}
+        tensors |= {f"extra.{name}": tensor for name, tensor in task.variable.extras().items()}
+        tensors |= {"generator": self.generator.get_state(), "before": self.before}
         return self._with_results(phase, tensors, state.to_record())
 
     def _beginning(self, phase: Phase) -> Checkpoint:
-        return self._with_results(phase, {"generator": self.before.clone()}, None)
+        return self._with_results(phase, {"generator": self.before}, None)
 
     def _with_results(self, phase: Phase, tensors: dict[str, Tensor], loop: dict[str, Any] | None) -> Checkpoint:
         tensors |= {f"kept.{i}": tensor for i, tensor in enumerate(self.kept)}
         if self.previous is not None and not phase.fresh:
-            tensors["previous"] = self.previous.clone()  # may be one of those kept, and files hold no tensor twice
+            twice = any(self.previous is tensor for tensor in self.kept)  # files hold no tensor twice
+            tensors["previous"] = self.previous.clone() if twice else self.previous
         record = {
             "phases": [phase.name for phase in self.phases],
             "number": self.number,

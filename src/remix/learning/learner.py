@@ -20,7 +20,7 @@ from remix.learning.method import Method
 from remix.learning.monitor import Monitor
 from remix.learning.replay import Replay
 from remix.learning.stage import Stage
-from remix.learning.team import Team
+from remix.learning.team import Team, full_precision
 from remix.learning.trainer import StageState, Trainer
 from remix.networks import Backbone, Classifier, GrowingHead
 from remix.networks.probe import evaluating
@@ -32,11 +32,12 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 class InterruptedInversion(KeyboardInterrupt):
-    """Ctrl-C during an inversion; ``checkpoint`` is where it stands."""
+    """Ctrl-C during an inversion; ``checkpoint`` is where it stands, ``saved`` whether somebody wrote that down."""
 
     def __init__(self, checkpoint: Checkpoint | None) -> None:
         super().__init__()
         self.checkpoint = checkpoint
+        self.saved = False
 
 
 class Learner:
@@ -163,7 +164,6 @@ class Learner:
             self._phase(number, stage.name, lambda stage=stage: self._train(stage, task, safe_point), safe_point)  # type: ignore[misc]
         self._phase(2 + len(stages), "remember", lambda: self._remember(task), safe_point)
         self.done = 0
-        self.monitor.end_task(self.tasks - 1)
 
     def _phase(self, number: int, name: str, work: Callable[[], None], safe_point: Callable[[], None]) -> None:
         if self.done > number:
@@ -238,9 +238,11 @@ class Learner:
     def evaluate(self, data: ImageDataset) -> tuple[int, int]:
         """How many images are classified rightly among all classes seen so far, and how many there are."""
         correct = 0
-        with evaluating(self.student), self.team.precision():
+        with evaluating(self.student):
             for images, labels in self._batches(data, self._at_once(data), None, None):
-                correct += int((self.student(images).argmax(1) == labels).sum())
+                with self.team.precision():
+                    features = full_precision(self.student.backbone.pooled(images))
+                correct += int((self.student.head.logits(features).argmax(1) == labels).sum())
         return correct, len(data)
 
     @staticmethod

@@ -39,6 +39,3 @@ class Monitor:
 
     def epoch(self, report: EpochReport) -> None:
         """An epoch came to its end."""
-
-    def end_task(self, index: int) -> None:
-        """A task came to its end."""

@@ -107,9 +107,10 @@ class GeneratorReplay:
 
     def draw(self, count: int, generator: torch.Generator) -> Replayed:
         """New images; the old model gives labels and logits."""
-        images, labels = self.source.sample(count, generator)
+        images = self.source.images(count, generator)
         with torch.no_grad(), evaluating(self.teacher):
-            return Replayed(images, labels, self.teacher(images))
+            logits = self.teacher(images)
+        return Replayed(images, logits.argmax(1), logits)
 
     def preview(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """New images."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 __all__ = ["Sgd"]
@@ -20,7 +21,7 @@ class Sgd:
         weight_decay: L2 penalty on everything that is trained.
 
     Raises:
-        ValueError: for negative numbers, or milestones that do not rise.
+        ValueError: for negative numbers or such that are not finite, or milestones that do not rise.
 
     """
 
@@ -32,10 +33,14 @@ class Sgd:
     weight_decay: float = 5e-4
 
     def __post_init__(self) -> None:
-        if self.epochs < 0 or not self.lr >= 0 or not self.factor > 0 or self.momentum < 0 or self.weight_decay < 0:
-            raise ValueError(f"epochs, lr, momentum and weight_decay must not be negative, factor positive: {self}")
-        if list(self.milestones) != sorted(set(self.milestones)):
-            raise ValueError(f"milestones must rise, got {self.milestones}")
+        numbers = self.epochs, self.lr, self.momentum, self.weight_decay
+        if not all(math.isfinite(value) and value >= 0 for value in numbers) or not 0 < self.factor < math.inf:
+            raise ValueError(
+                "epochs, lr, momentum and weight_decay must be finite and not negative, factor finite and positive: "
+                f"{self}"
+            )
+        if list(self.milestones) != sorted(set(self.milestones)) or min(self.milestones, default=0) < 0:
+            raise ValueError(f"milestones must rise from 0 or more, got {self.milestones}")
 
     def rate(self, epoch: int) -> float:
         """The learning rate of an epoch, counted from 0."""

@@ -16,11 +16,12 @@ class SharedBatchNorm2d(nn.BatchNorm2d):
         """(N, C, H, W) -> the same."""
         if not self.training:
             return super().forward(x)
-        own = torch.cat([x.sum((0, 2, 3)), x.square().sum((0, 2, 3)), x.new_tensor([x.numel() / x.shape[1]])])
+        rows = x.to(self.weight.dtype)  # sums of half precision would be worth nothing
+        own = torch.cat([rows.sum((0, 2, 3)), rows.square().sum((0, 2, 3)), rows.new_tensor([x.numel() / x.shape[1]])])
         total = all_reduce(own)
         channels, count = x.shape[1], total[-1]
         mean = total[:channels] / count
-        variance = total[channels:-1] / count - mean.square()
+        variance = (total[channels:-1] / count - mean.square()).clamp_min(0)
         if self.track_running_stats and self.running_mean is not None and self.running_var is not None:
             with torch.no_grad():
                 step = self.momentum if self.momentum is not None else 0.1
@@ -29,7 +30,7 @@ class SharedBatchNorm2d(nn.BatchNorm2d):
                 assert self.num_batches_tracked is not None
                 self.num_batches_tracked += 1
         scale = (variance + self.eps).rsqrt() * self.weight
-        return x * scale[:, None, None] + (self.bias - mean * scale)[:, None, None]
+        return (rows * scale[:, None, None] + (self.bias - mean * scale)[:, None, None]).to(x.dtype)
 
 
 def share_batchnorm(network: nn.Module) -> None:

@@ -15,7 +15,7 @@ from remix.networks import Backbone
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-__all__ = ["Team"]
+__all__ = ["Team", "full_precision"]
 
 
 class Team:
@@ -59,10 +59,10 @@ class Team:
     def pooled(self, backbone: Backbone, images: Tensor) -> Tensor:
         """Pooled features (N, D) of all images (N, C, H, W), in float32 or more."""
         if self.fabric.world_size == 1:
-            return _full(backbone.pooled(images))
+            return full_precision(backbone.pooled(images))
         share = -(-len(images) // self.fabric.world_size)
         own = images[share * self.fabric.global_rank :][:share]
-        features = _full(backbone.pooled(own))
+        features = full_precision(backbone.pooled(own))
         missing = share - len(features)
         padded = torch.cat([features, features.new_zeros(missing, features.shape[1])]) if missing else features
         gathered = self.fabric.all_gather(padded, sync_grads=torch.is_grad_enabled())
@@ -80,6 +80,6 @@ class Team:
                 parameter.grad.copy_(averaged)
 
 
-def _full(features: Tensor) -> Tensor:
+def full_precision(features: Tensor) -> Tensor:
     """In float32 even where the network runs in half precision: losses compare small differences."""
     return features if features.dtype == torch.float64 else features.float()

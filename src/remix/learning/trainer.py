@@ -75,7 +75,7 @@ class Trainer:
             after_epoch: called when an epoch is complete: a good moment to save.
 
         Raises:
-            TrainingStoppedError: for a loss that is not finite, before anything was changed by it.
+            TrainingStoppedError: for a loss that is not finite, before a parameter was changed by it.
 
         """
         parameters = list(dict.fromkeys(p for module in stage.trained for p in module.parameters()))

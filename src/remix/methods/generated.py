@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from remix.inversion import GeneratorSettings, GeneratorSource, ImageGenerator, Knowledge, train_generator
+from remix.inversion import (
+    GeneratorSettings,
+    GeneratorSource,
+    ImageGenerator,
+    Knowledge,
+    check_generated_size,
+    train_generator,
+)
 from remix.learning.learner import InterruptedInversion, Learner
 from remix.learning.method import Method
 from remix.learning.replay import GeneratorReplay
+from remix.methods.priors import check_prior_kind
+from remix.networks import Backbone
 
 __all__ = ["GENERATOR", "Generated"]
 
@@ -22,6 +31,12 @@ class Generated(Method):
     """
 
     generator: GeneratorSettings
+
+    def check(self, backbone: Backbone) -> None:
+        """Whether a generator can make such images, and without covariances."""
+        _, height, width = backbone.input_shape
+        check_generated_size(height, width)
+        check_prior_kind(self.name, self.generator.prior)
 
     def dream(self, learner: Learner) -> GeneratorReplay:
         """Train the generator on the frozen teacher."""

@@ -28,7 +28,9 @@ from remix.learning.stage import Stage
 from remix.methods.distillation import balance_head, distil, projectors
 from remix.methods.drifted import balance_head_on_gaussians, drifted_gaussians
 from remix.methods.plain import FIRST, first_task
+from remix.methods.priors import check_prior_kind
 from remix.methods.registry import method
+from remix.networks import Backbone
 from remix.statistics import (
     ClassGaussians,
     ClassMeter,
@@ -92,6 +94,10 @@ class Pmi(Method):
                 "samples and samples_per_task must not be negative, and one of them above 0, got "
                 f"{self.samples} and {self.samples_per_task}"
             )
+
+    def check(self, backbone: Backbone) -> None:
+        """No covariances are measured, so no prior can have them."""
+        check_prior_kind(self.name, self.inversion.prior)
 
     # --- dreaming ---
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,7 +10,16 @@ from remix.inversion import Knowledge, LayerwiseSettings
 from remix.learning.learner import Learner
 from remix.methods.pmi import Pmi
 from remix.methods.registry import method
-from remix.statistics import Kind, LayerMeter, batchnorm_points, rescale_to_batchnorm, resolution_points
+from remix.networks import Backbone
+from remix.statistics import (
+    COVARIANCE_LIMIT,
+    Kind,
+    LayerMeter,
+    batchnorm_points,
+    rescale_to_batchnorm,
+    resolution_points,
+    resolution_shapes,
+)
 
 __all__ = ["Remix"]
 
@@ -29,6 +39,22 @@ class Remix(Pmi):
 
     view: Literal["channels", "map"] = "channels"
     inversion: LayerwiseSettings = LayerwiseSettings()  # noqa: RUF009 (frozen)
+
+    def check(self, backbone: Backbone) -> None:
+        """Whether covariances of this kind can be measured on what the prior looks at."""
+        kind = self.inversion.prior.kind
+        if self.view == "channels":
+            if kind == "laplace-dct":
+                raise ValueError("the prior 'laplace-dct' is of whole maps: set settings.view=map too")
+            if kind != "none" and not batchnorm_points(backbone):  # type: ignore[arg-type]
+                raise ValueError("the network has no BatchNorm layers to look at: set settings.view=map")
+            return
+        numbers = max(math.prod(shape) for shape in resolution_shapes(backbone))
+        if kind == "dense" and numbers > COVARIANCE_LIMIT:
+            raise ValueError(
+                f"the prior 'dense' of maps of {numbers:,} numbers would need a matrix of {numbers:,} x {numbers:,}; "
+                f"{COVARIANCE_LIMIT:,} numbers are the most: set settings.view=channels, or prior.kind=laplace-dct"
+            )
 
     def knowledge(self, learner: Learner) -> Knowledge:
         """As PMI, and covariances of the BatchNorm inputs, scaled to the running variances."""

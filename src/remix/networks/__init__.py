@@ -8,7 +8,13 @@ from remix.networks.convnet import ConvNet
 from remix.networks.head import GrowingHead
 from remix.networks.imagenet_resnet import ImageNetResNet
 from remix.networks.probe import check_backbone
-from remix.networks.registry import backbone_options, create_backbone, list_backbones, register_backbone
+from remix.networks.registry import (
+    backbone_options,
+    create_backbone,
+    list_backbones,
+    register_backbone,
+    seeded_backbone,
+)
 from remix.networks.weights import file_options, load_classifier, load_weights, read_weights
 
 __all__ = [
@@ -32,4 +38,5 @@ __all__ = [
     "load_weights",
     "read_weights",
     "register_backbone",
+    "seeded_backbone",
 ]

@@ -9,6 +9,8 @@ from fnmatch import fnmatch
 from functools import partial
 from typing import Any, TypeVar
 
+import torch
+
 from remix.networks.backbone import Backbone
 
 Factory = TypeVar("Factory", bound=Callable[..., Any])
@@ -72,6 +74,15 @@ def create_backbone(name: str, **options: object) -> Backbone:
                 + ", ".join(f"{key}={value!r}" for key, value in known.items())
             )
     return factory(**options)
+
+
+def seeded_backbone(name: str, seed: int, **options: object) -> Backbone:
+    """The same with first weights that a seed decides, whether or not the backbone takes a ``generator``."""
+    if "generator" in backbone_options(name):
+        return create_backbone(name, **options, generator=torch.Generator().manual_seed(seed))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return create_backbone(name, **options)
 
 
 def _find(name: str) -> Callable[..., Backbone]:

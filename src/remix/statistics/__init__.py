@@ -1,12 +1,12 @@
 """What is remembered of seen data: moments, Laplace covariances, class Gaussians, selectors. Never an image."""
 
 from remix.statistics.batchnorm import batchnorm_points, batchnorm_statistics, rescale_to_batchnorm
-from remix.statistics.blocks import block_input_points, feature_point, resolution_points
+from remix.statistics.blocks import block_input_points, feature_point, resolution_points, resolution_shapes
 from remix.statistics.class_gaussians import ClassGaussians
 from remix.statistics.class_meter import ClassMeter, class_gaussians, measure_classes
 from remix.statistics.drift import Drift, fit_drift
 from remix.statistics.finite import NonFiniteActivationError, require_finite
-from remix.statistics.layer_meter import LayerMeter, measure_layers
+from remix.statistics.layer_meter import COVARIANCE_LIMIT, LayerMeter, measure_layers
 from remix.statistics.layers import Kind, LayerStatistics
 from remix.statistics.measure import Meter, run_meters
 from remix.statistics.memory import Memory, StoredItem
@@ -23,6 +23,7 @@ from remix.statistics.taps import Point, Taps
 from remix.statistics.views import View, as_view, list_views
 
 __all__ = [
+    "COVARIANCE_LIMIT",
     "ClassGaussians",
     "ClassMeter",
     "ClassRecord",
@@ -64,6 +65,7 @@ __all__ = [
     "require_finite",
     "rescale_to_batchnorm",
     "resolution_points",
+    "resolution_shapes",
     "run_meters",
     "select_features",
     "train_selectors",

@@ -8,7 +8,7 @@ from remix.networks import Backbone
 from remix.networks.probe import block_shapes
 from remix.statistics.taps import Point
 
-__all__ = ["block_input_points", "feature_point", "resolution_points"]
+__all__ = ["block_input_points", "feature_point", "resolution_points", "resolution_shapes"]
 
 
 def block_input_points(backbone: Backbone) -> dict[str, Point]:
@@ -45,12 +45,20 @@ def resolution_points(backbone: Backbone) -> list[Point]:
         ValueError: if the blocks do not give maps (C, H, W).
 
     """
+    return [_output(backbone, number) for number in _ends_of_resolutions(backbone)]
+
+
+def resolution_shapes(backbone: Backbone) -> list[tuple[int, ...]]:
+    """(C, H, W) of the maps at `resolution_points`. Raises ValueError as that does."""
+    return [block_shapes(backbone)[number + 1] for number in _ends_of_resolutions(backbone)]
+
+
+def _ends_of_resolutions(backbone: Backbone) -> list[int]:
     shapes = block_shapes(backbone)[1:]
     if any(len(shape) != 3 for shape in shapes):
         raise ValueError(f"the blocks of {type(backbone).__name__} do not all give maps (C, H, W): {shapes}")
     after = [*shapes[1:], None]
-    last = [i for i, shape in enumerate(shapes) if (following := after[i]) is None or following[1:] != shape[1:]]
-    return [_output(backbone, i) for i in last]
+    return [i for i, shape in enumerate(shapes) if (following := after[i]) is None or following[1:] != shape[1:]]
 
 
 def _output(backbone: Backbone, number: int) -> Point:

@@ -18,7 +18,7 @@ from remix.statistics.reservoir import Reservoir
 from remix.statistics.taps import Point
 from remix.statistics.views import View, as_view
 
-__all__ = ["LayerMeter", "measure_layers"]
+__all__ = ["COVARIANCE_LIMIT", "LayerMeter", "measure_layers"]
 
 COVARIANCE_LIMIT = 1024  # coordinates up to which the full covariance is accumulated
 _KEPT_ROWS = 1000

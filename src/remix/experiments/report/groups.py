@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from remix.experiments.compare import Comparison, method_rank
 from remix.experiments.overlay import SettingError
 from remix.experiments.report.reading import RunFacts
-from remix.experiments.variants import variant_names
+from remix.experiments.variants import protocol, variant_names
 
 __all__ = ["Group", "group_runs"]
-
-# What a run has besides data, network and training: method and seed are compared, and the device is not a setting.
-_COMPARED = ("method", "settings", "seed", "accelerator", "devices", "precision")
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +48,7 @@ def group_runs(runs: Sequence[RunFacts]) -> tuple[list[Group], list[str]]:
         SettingError: if two runs are the same in everything, the seed included.
 
     """
-    names = variant_names([(run.config["data"]["name"], _protocol(run.config)) for run in runs])
+    names = variant_names([(run.config["data"]["name"], protocol(run.config)) for run in runs])
     groups = [
         _group(name, [run for run, of in zip(runs, names, strict=True) if of == name]) for name in dict.fromkeys(names)
     ]
@@ -64,10 +60,6 @@ def group_runs(runs: Sequence[RunFacts]) -> tuple[list[Group], list[str]]:
             "Numbers of one cannot be compared with those of another, so each has its own part of the page."
         )
     return groups, remarks
-
-
-def _protocol(config: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in config.items() if key not in _COMPARED}
 
 
 def _group(name: str, runs: Sequence[RunFacts]) -> Group:

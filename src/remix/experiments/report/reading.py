@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,15 +97,7 @@ def read_runs(folders: Sequence[str | Path]) -> tuple[list[RunFacts], list[str]]
 
 
 def _read(directory: RunDirectory, remarks: list[str]) -> RunFacts:
-    config = directory.read_config()
-    try:
-        str(config["data"]["name"]), int(config["seed"])
-        if not 0 < int(config["data"]["tasks"]) < 10_000:
-            raise ValueError("data.tasks")
-        if not isinstance(config["method"], str) or not isinstance(config["settings"], dict):
-            raise TypeError("method or settings")
-    except (KeyError, TypeError, ValueError) as error:
-        raise RunDirectoryError(f"{directory.config} is not the configuration of a run (see {error})") from error
+    config = directory.read_whole_config()
     summary, matrix = _result(directory, remarks)
     events = read_events(directory.metrics)
     remarks += events.damages
@@ -115,26 +106,14 @@ def _read(directory: RunDirectory, remarks: list[str]) -> RunFacts:
     return RunFacts(directory.path, config, summary, events, matrix)
 
 
-def _finite(value: Any) -> float:
-    number = float(value)
-    if not math.isfinite(number):
-        raise ValueError(f"{value} minutes")
-    return number
-
-
 def _result(directory: RunDirectory, remarks: list[str]) -> tuple[dict[str, Any] | None, AccuracyMatrix | None]:
     """The summary if the run is finished and it is whole; the matrix of it, or the one of the tasks so far."""
     if directory.finished:
         try:
             summary = directory.read_summary()
-            matrix = AccuracyMatrix.from_dict(summary["matrix"])
-            summary["metrics"] = matrix.summary()
-            summary["minutes"] = {str(phase): _finite(value) for phase, value in summary["minutes"].items()}
-            summary["minutes_in_all"] = _finite(summary["minutes_in_all"])
-            summary["peak_memory_mib"] = int(summary["peak_memory_mib"])
-            return summary, matrix
-        except (RunDirectoryError, KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-            remarks.append(f"{directory.summary} is damaged ({error}): the run is shown as not finished")
+            return summary, AccuracyMatrix.from_dict(summary["matrix"])
+        except RunDirectoryError as error:
+            remarks.append(f"{error}: the run is shown as not finished")
     try:
         return None, AccuracyMatrix.read(directory.matrix)
     except FileNotFoundError:
