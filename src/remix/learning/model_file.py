@@ -166,7 +166,7 @@ def _check_weights(tensors: Mapping[str, StoredTensor], content: Any) -> None:
     if name not in list_backbones():
         raise ValueError(
             f"its backbone {str(name)[:60]!r} is not known here; if it is one of your own, import the module that "
-            "registers it first"
+            "registers it first (for the command: REMIX_IMPORT)"
         )
     with torch.device("meta"):
         outline: Any = create_backbone(name, **options)
