@@ -47,6 +47,18 @@ def test_from_model_to_figure(images, tmp_path, capsys):
     assert "is there already" in capsys.readouterr().err
 
 
+def test_half_made_dreams_are_not_audited(images, tmp_path, capsys, monkeypatch):
+    def interrupted(self, *args, **more):
+        raise KeyboardInterrupt
+
+    words = ["audit", str(STORED), "--train", str(images), "--count", "3", "--steps", "4", "--strategy", "pixels"]
+    monkeypatch.setattr("remix.experiments.display.Display.show", interrupted)
+    with pytest.raises(SystemExit) as stop:
+        main([*words, "--out", str(tmp_path / "audit.png")])
+    assert stop.value.code == 130
+    assert not list(tmp_path.iterdir())
+
+
 def test_saved_dreams_and_no_held_out_images(images, tmp_path, capsys):
     dream = ["dream", str(STORED), "--classes", "one,two", "--count", "2", "--steps", "3", "--strategy", "pixels"]
     main([*dream, "--out", str(tmp_path / "d.png")])

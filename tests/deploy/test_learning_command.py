@@ -55,6 +55,20 @@ def test_first_classes_then_more(place, capsys):
     assert remix.load(place / "model2.remix").classes == ("digit 0", "digit 1", "digit 2", "digit 3", "digit 4")
 
 
+def test_images_to_check_on_are_looked_at_before_any_work(place, capsys, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("remix.deploy.learner.learn_step", lambda *args, **more: pytest.fail("was trained"))
+        refused(capsys, place / "first", "--out", tmp_path / "out.remix", "--check", tmp_path / "nowhere", *FIRST)
+    out = tmp_path / "out.remix"
+    learn(place / "model.remix", place / "more", "--out", out, "--check", place / "more", *QUICK)
+    shown = capsys.readouterr().out
+    assert re.search(r"2 new +│ --check images +│ +│ +[\d.]+", shown)
+    assert not re.search(r"old +│ --check images", shown)
+    other = folder(tmp_path / "other", [8, 9])
+    learn(place / "model.remix", place / "more", "--out", out, "--overwrite", "--check", other, *QUICK)
+    assert "has none of the model's classes" in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_known_class_needs_extend(place, capsys, tmp_path):
     again = folder(tmp_path / "again", [2, 5])
     text = refused(capsys, place / "model.remix", again, "--out", tmp_path / "out.remix", *QUICK)

@@ -91,6 +91,9 @@ def test_json_and_csv(remix, model_file, digits):
     first = content["images"][0]
     assert first["predictions"][0]["class"] == "drei ³"
     assert len(first["predictions"]) == 3
+    status, out, err = remix("predict", model_file, digits, "--format", "csv", "--top", "0")
+    assert (status, out) == (2, ""), "nothing is printed before it is refused"
+    assert "at least 1" in err
     _, out, _ = remix("predict", model_file, digits, "--format", "csv", "--top", "3", "--batch", "16")
     rows = list(csv.DictReader(io.StringIO(out)))
     assert len(rows) == 120

@@ -158,7 +158,9 @@ def dream(
     )
     network = None if weights is None else NetworkFile(weights, backbone, options, size, mean, std, names)
     if weights is None:
-        for option, value in {"backbone": backbone, "names": names, "size": size, "options": options}.items():
+        for option, value in {
+            "backbone": backbone, "names": names, "size": size, "options": options, "mean": mean, "std": std,
+        }.items():  # fmt: skip
             if value is not None:
                 raise ValueError(f"--{option} goes with --weights; a model file knows it already")
     report = dream_command(model, network, statistics, wanted, out, device=device, overwrite=overwrite, resume=resume)

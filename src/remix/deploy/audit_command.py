@@ -127,6 +127,8 @@ def _saved(path: str, model: Model) -> tuple[Tensor, list[str]]:
     if tuple(saved.images.shape[1:]) != model.preprocessing.shape:
         shape = tuple(saved.images.shape[1:])
         raise ValueError(f"the dreams in {path} are {shape}, the model takes {model.preprocessing.shape}")
+    if not saved.about.get("finished", True):
+        note(f"the dreams in {path} are of a run that was interrupted: half-made ones lie farther from any image")
     return _bytes(saved.images), [saved.classes[label] for label in saved.labels.tolist()]
 
 
@@ -142,6 +144,8 @@ def _dream(model: Model, options: DreamOptions) -> tuple[Tensor, list[str]]:
             display.show(step.phase, done, {}, last=done >= 1)
 
         dream = plan.run(progress)
+    if not dream.finished:
+        raise KeyboardInterrupt
     return _bytes(pixels(model, dream.images)), [model.classes[label] for label in dream.labels.tolist()]
 
 

@@ -44,7 +44,7 @@ class Learner:
         input_shape: of a module of your own: (C, H, W) of one image.
         options: of a named backbone, such as ``{"width": 8}``.
         mean, std: per channel, of images within 0..1; by default those of ImageNet for colour, 0 and 1 for grey.
-        device: auto, cpu, cuda or mps.
+        device: where to learn: auto, cpu, cuda or mps. The model itself comes back to the processor.
         monitor: told of everything that happens.
         settings: any of `LearnSettings`: freeze, epochs, lr, samples, size, batch, views, flip, holdout, patience,
             seed.
@@ -88,8 +88,8 @@ class Learner:
                 backbone, weights, self.settings.size, options or {}, mean, std, self.settings.seed
             )
         else:
-            if options or weights is not None:
-                raise ValueError("options and weights go with a backbone's name; a module has its own")
+            if options or weights is not None or self.settings.size is not None:
+                raise ValueError("options, weights and size go with a backbone's name; a module has its own")
             self._start = own_start(backbone, blocks, input_shape, mean, std)
         self.device, self.monitor = device, monitor
         self._team: Team | None = None
@@ -209,6 +209,8 @@ class Learner:
             ValueError: for settings that do not fit.
 
         """
+        if "size" in changes and not self.history:
+            raise ValueError("the size of images is chosen with the network: remix.Learner(..., size=...)")
         settings = _settings(
             self.settings if not self.history else replace(self.settings, freeze=None, size=None), changes
         )

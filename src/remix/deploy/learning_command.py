@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from remix.data import Skipped
+from remix.data.folder_scan import scan
 from remix.deploy.evaluation import Evaluation, evaluate_folder
 from remix.deploy.learner import Learner, load
 from remix.deploy.learning_monitor import LearningMonitor
@@ -87,7 +88,8 @@ def learn_command(typed: LearnOptions, settings: dict[str, Any], console: Consol
     few = [name for name, count in counts.items() if count < 5]
     if few:
         _say(console, f"note: {few[0]} has only {counts[few[0]]} to learn from; 30 or more per class work well")
-    before = evaluate_folder(learner.model, typed.check) if typed.check and known else None
+    checked = () if typed.check is None else scan(Path(typed.check)).classes
+    before = evaluate_folder(learner.model, typed.check) if typed.check and {*known} & {*checked} else None
     try:
         with Display(console) as display:
             learner.monitor = LearningMonitor(display, bool(known) and learner.method not in WITHOUT_DREAMS)
@@ -95,10 +97,12 @@ def learn_command(typed: LearnOptions, settings: dict[str, Any], console: Consol
     except (TrainingStoppedError, InversionStoppedError) as error:
         console.print(f"remix learn: {error}; nothing was written", style="red", soft_wrap=True, highlight=False)
         return 1
-    after = evaluate_folder(learner.model, typed.check) if typed.check else None
     status = _written(learner, out, console)
     if status:
         return status
+    after = evaluate_folder(learner.model, typed.check) if typed.check and {*learner.classes} & {*checked} else None
+    if typed.check and after is None:
+        _say(console, f"note: {typed.check} has none of the model's classes, so nothing was tested on it")
     for note in learner.notes:
         _say(console, f"note: {note}")
     console.print(_table(learner.model, outcome.step, len(known), before, after))

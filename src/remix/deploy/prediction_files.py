@@ -80,8 +80,10 @@ def predict_files(model: Model, paths: Iterable[Path], top: int = 5, batch: int 
     """
     if top < 1 or batch < 1:
         raise ValueError(f"--top and --batch must be at least 1, got {top} and {batch}")
-    for usable, images, skipped in decoded(paths, model.preprocessing, batch):
-        yield FilePredictions(usable, strongest(model, probabilities(model, images), top), skipped)
+    return (
+        FilePredictions(usable, strongest(model, probabilities(model, images), top), skipped)
+        for usable, images, skipped in decoded(paths, model.preprocessing, batch)
+    )
 
 
 def decoded(

@@ -18,8 +18,9 @@ from remix.networks.cut import last_stage
 __all__ = ["METHODS", "LearnSettings", "Recipe", "frozen_blocks", "make_recipe"]
 
 METHODS = ("remix", "pmi", "lwf", "finetune")
-WITHOUT_DREAMS = ("lwf", "finetune")  # of these
 """Methods that work on the maps of a network that was cut, and on a single step at a time."""
+WITHOUT_DREAMS = ("lwf", "finetune")
+"""Of these, those that do not dream."""
 
 _SMALL = 5000  # images: so few do not train the lower blocks of a network better than they are
 
@@ -65,7 +66,7 @@ class LearnSettings:
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
         if self.lr is not None and not 0 < self.lr < 100:
-            raise ValueError(f"lr must be above 0, such as 0.01, got {self.lr}")
+            raise ValueError(f"lr must be above 0 and below 100, such as 0.01, got {self.lr}")
         if not 0 <= self.holdout < 1:
             raise ValueError(f"holdout must be within 0 (nothing) and 1, got {self.holdout}")
         if self.seed < 0:
@@ -162,6 +163,8 @@ def make_recipe(
             f"the method {method!r} cannot extend a model step by step; there are: {', '.join(METHODS)}. "
             "Others can be compared with: remix run"
         )
+    if extend and method == "lwf":
+        raise ValueError("the method lwf has no place for images of known classes: extend with remix, pmi or finetune")
     tuned = trained or frozen > 0
     batch = min(settings.batch or (32 if images <= _SMALL else 128), images)
     batches = math.ceil(images / batch)

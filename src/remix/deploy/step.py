@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,17 +13,29 @@ from torch import Tensor, nn
 from remix.data import DataError, ImageDataset, Preprocessing, Task
 from remix.data.intake import Intake
 from remix.deploy.recipe import WITHOUT_DREAMS, LearnSettings, Recipe, frozen_blocks, make_recipe
-from remix.learning import BestEpoch, FrozenTrunk, LearnStep, Model, Monitor, Team, TensorReplay, check_class_names
+from remix.learning import (
+    BestEpoch,
+    FrozenTrunk,
+    LearnStep,
+    Model,
+    Monitor,
+    Team,
+    TensorReplay,
+    check_class_names,
+    check_step_name,
+)
 from remix.learning import Learner as Engine
+from remix.methods.pmi import Pmi
 from remix.networks import Backbone, Classifier
 from remix.networks.cut import cut
 from remix.networks.probe import evaluating
-from remix.statistics import LayerStatistics, Memory, batchnorm_points, block_input_points
+from remix.statistics import LayerMeter, LayerStatistics, Memory, batchnorm_points
 
-__all__ = ["Outcome", "Start", "fitting_layers", "learn_step", "new_engine"]
+__all__ = ["Outcome", "Start", "learn_step", "new_engine"]
 
 _TESTED_DREAMS = 0.2  # of the pseudo-samples are not trained on but tested on
 _ENOUGH_DREAMS = 20
+_FROM_ELSEWHERE = {"weights", "adopted"}  # what the provenance of a network says that was trained before its first step
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +66,7 @@ class Start:
         """Going on with a model."""
         return cls(
             model.classifier.backbone, model.backbone, model.options, model.preprocessing,
-            model=model, provenance=model.provenance,
+            trained=not _FROM_ELSEWHERE.isdisjoint(model.provenance), model=model, provenance=model.provenance,
         )  # fmt: skip
 
 
@@ -102,6 +114,7 @@ def learn_step(
         ValueError: for settings that do not fit, or a model without the statistics that the method needs.
 
     """
+    check_step_name(name)
     before = start.model.classes if start.model else ()
     extended = tuple(one for one in data.classes if one in before)
     _check_names(extended, before, data.classes, extend)
@@ -123,7 +136,7 @@ def learn_step(
         size=start.preprocessing.size,
         images=len(data.train),
         old_classes=len(before),
-        laplace=start.model is None or _has_covariances(start.model),
+        laplace=start.model is None or _has_covariances(start.model, frozen),
         extend=bool(extended),
     )
     if start.model is not None:
@@ -182,16 +195,17 @@ def new_engine(
     if start.model is not None:
         engine.student.head = copy.deepcopy(start.model.classifier.head).to(engine.team.device)
         memory = (start.model.memory or Memory()).to(engine.team.device)
-        memory.layers = fitting_layers(memory.layers, top)
+        if isinstance(recipe.method, Pmi):
+            memory.layers = _fitting_layers(memory.layers, recipe.method.layer_meters(engine))
         engine.memory = memory
+    recipe.method.check(top)
     return engine
 
 
-def fitting_layers(layers: Mapping[str, LayerStatistics], top: Backbone) -> dict[str, LayerStatistics]:
-    """Of statistics that may be of the whole network, those that methods measure on its top."""
-    assert isinstance(top, nn.Module)
-    points = {*block_input_points(top).values(), *batchnorm_points(top)}
-    return {key: layer for key, layer in layers.items() if layer.point in points and layer.view.name == "channels"}
+def _fitting_layers(layers: Mapping[str, LayerStatistics], meters: Sequence[LayerMeter]) -> dict[str, LayerStatistics]:
+    """Of statistics that may be of the whole network or of another method, those that are measured now."""
+    found = [meter.as_measured(layer) for layer in layers.values() for meter in meters]
+    return {layer.key: layer for layer in found if layer is not None}
 
 
 class _Watch:
@@ -216,14 +230,13 @@ class _Watch:
             self.dreams = replay
 
     def judge(self) -> float:
-        """Cross-entropy over all classes: of held-out images, and of dreams by the number of classes they are of."""
-        head = self.engine.student.head
+        """Cross-entropy over all classes: of held-out images and of dreams, by the numbers of classes they are of."""
         new = self._mean_loss(self.engine.images(self.held))
         if self.dreams is None:
             return new
-        old_classes = self.dreams.logits.shape[1]
+        old_classes, held_classes = self.dreams.logits.shape[1], len(self.held.labels.unique())
         old = self._mean_loss(self.dreams.batches(100))
-        return (old * old_classes + new * (head.num_classes - old_classes)) / head.num_classes
+        return (old * old_classes + new * held_classes) / (old_classes + held_classes)
 
     def _mean_loss(self, batches: Any) -> float:
         total, count = 0.0, 0
@@ -270,12 +283,22 @@ def _check_names(extended: tuple[str, ...], before: tuple[str, ...], given: tupl
         raise DataError(f"there is only one class, {given[0]}: a classifier needs at least two to begin with")
 
 
-def _has_covariances(model: Model) -> bool:
+def _has_covariances(model: Model, frozen: int) -> bool:
+    """Whether there is one of the channels of every BatchNorm input that still learns."""
+    backbone: Any = model.classifier.backbone
+    top: Any = cut(backbone, frozen)[1] if frozen else backbone
     layers = model.memory.layers.values() if model.memory else ()
-    return any(layer.normal is not None for layer in layers)
+    known = {layer.point for layer in layers if layer.view.name == "channels" and layer.normal is not None}
+    return {*batchnorm_points(top)} <= known
 
 
 def _check_statistics(model: Model, recipe: Recipe) -> None:
+    recorded = tuple(record.name for record in model.memory.classes) if model.memory else ()
+    if recorded != model.classes:
+        raise ValueError(
+            "the model has no record of all its classes (statistics were removed, or measured of a part of them), so "
+            "it can be used but not taught: measure them (remix measure), or adopt the network with some of its data"
+        )
     if recipe.method.name in WITHOUT_DREAMS:
         return
     known = model.memory.gaussians.labels if model.memory and model.memory.gaussians else ()

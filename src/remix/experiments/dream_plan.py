@@ -37,6 +37,7 @@ from remix.statistics import LayerStatistics, Memory, batchnorm_statistics
 __all__ = ["DreamPlan", "make_plan", "prior_kinds"]
 
 MOST_CLASSES = 10  # where none are named
+_MOST_DRAWS = 200  # batches of a trained generator that are looked through for the classes asked for
 _LARGE = 64  # pixels
 
 
@@ -114,7 +115,7 @@ class DreamPlan:
         source = train_generator(self.knowledge, generator, settings, progress=progress, resume=resume)
         wanted = {int(label): int((self.labels == label).sum()) for label in self.labels.unique()}
         images, labels = [self.knowledge.like.new_empty(0, *self.model.preprocessing.shape)], [self.labels[:0]]
-        for _ in range(20 * len(self.model.classes)):
+        for _ in range(_MOST_DRAWS if source.finished else 1):
             if not any(wanted.values()):
                 break
             drawn, found = source.sample(settings.batch, generator)

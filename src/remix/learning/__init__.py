@@ -3,7 +3,7 @@
 from remix.learning.best_epoch import BestEpoch
 from remix.learning.class_names import check_class_names
 from remix.learning.frozen_trunk import FrozenTrunk
-from remix.learning.history import LearnStep
+from remix.learning.history import LearnStep, check_step_name
 from remix.learning.learner import InterruptedInversion, Learner
 from remix.learning.method import Method
 from remix.learning.metrics import AccuracyMatrix
@@ -37,6 +37,7 @@ __all__ = [
     "TensorReplay",
     "TrainingStoppedError",
     "check_class_names",
+    "check_step_name",
     "load_model",
     "save_model",
 ]

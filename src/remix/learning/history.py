@@ -55,7 +55,8 @@ class LearnStep:
             raise ValueError(f"a step needs one number of images per class, got {str(self.images)[:60]}")
         if len(set(self.extended)) < len(self.extended) or not set(self.extended) <= set(self.classes):
             raise ValueError(f"a step cannot extend classes that it has no images of: {str(self.extended)[:60]}")
-        for what, text in (("method", self.method), ("name", self.name), ("remix", self.remix)):
+        check_step_name(self.name)
+        for what, text in (("method", self.method), ("remix", self.remix)):
             _check_text(what, text)
         if len(self.accuracies) > _MOST_ACCURACIES:
             raise ValueError(f"a step holds at most {_MOST_ACCURACIES} accuracies, got {len(self.accuracies)}")
@@ -108,6 +109,11 @@ def check_history(history: Sequence[LearnStep], classes: Sequence[str]) -> None:
         if twice := sorted(new & learned):
             raise ValueError(f"its history tells of learning {twice[0]!r} twice")
         learned |= new
+
+
+def check_step_name(name: str) -> None:
+    """Whether a step may be called so. Raises ValueError if not."""
+    _check_text("name", name)
 
 
 def _check_text(what: str, text: object) -> None:

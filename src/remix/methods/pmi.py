@@ -28,7 +28,7 @@ from remix.learning.stage import Stage
 from remix.methods.distillation import balance_head, distil, projectors
 from remix.methods.drifted import balance_head_on_gaussians, drifted_gaussians
 from remix.methods.plain import FIRST, first_task
-from remix.methods.priors import check_prior_kind
+from remix.methods.priors import check_batchnorm, check_prior_kind
 from remix.methods.registry import method
 from remix.networks import Backbone
 from remix.statistics import (
@@ -96,8 +96,9 @@ class Pmi(Method):
             )
 
     def check(self, backbone: Backbone) -> None:
-        """No covariances are measured, so no prior can have them."""
+        """No covariances are measured, so no prior can have them; images are held to what BatchNorm layers saw."""
         check_prior_kind(self.name, self.inversion.prior)
+        check_batchnorm(self.name, backbone)
 
     # --- dreaming ---
 

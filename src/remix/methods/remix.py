@@ -9,6 +9,7 @@ from typing import Literal
 from remix.inversion import Knowledge, LayerwiseSettings
 from remix.learning.learner import Learner
 from remix.methods.pmi import Pmi
+from remix.methods.priors import check_batchnorm
 from remix.methods.registry import method
 from remix.networks import Backbone
 from remix.statistics import (
@@ -46,8 +47,7 @@ class Remix(Pmi):
         if self.view == "channels":
             if kind == "laplace-dct":
                 raise ValueError("the prior 'laplace-dct' is of whole maps: set settings.view=map too")
-            if kind != "none" and not batchnorm_points(backbone):  # type: ignore[arg-type]
-                raise ValueError("the network has no BatchNorm layers to look at: set settings.view=map")
+            check_batchnorm(self.name, backbone)
             return
         numbers = max(math.prod(shape) for shape in resolution_shapes(backbone))
         if kind == "dense" and numbers > COVARIANCE_LIMIT:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -91,6 +92,19 @@ class LayerMeter:
         self.view = as_view(view)
         self._kinds, self._transform, self._rows, self._seed = frozenset(kinds), transform, rows, seed
         self._gauges: dict[Point, _Gauge] = {}
+
+    def as_measured(self, layer: LayerStatistics) -> LayerStatistics | None:
+        """Statistics from elsewhere as this meter would have measured them: without covariances that it does not keep.
+
+        Returns:
+            None if it does not look there, or keeps covariances that they do not have.
+
+        """
+        wanted = self._kinds - {"diagonal"}
+        if layer.point not in self.points or layer.view.name != self.view.name or not wanted <= {*layer.kinds}:
+            return None
+        normal = layer.normal if "laplace" in wanted else None
+        return replace(layer, normal=normal, covariance=layer.covariance if "dense" in wanted else None)
 
     def update(self, captured: Mapping[Point, Tensor], labels: Tensor | None = None) -> None:
         """Take in one batch of activations."""

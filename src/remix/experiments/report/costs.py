@@ -36,7 +36,9 @@ class Costs:
 def phase_costs(group: Group) -> Costs:
     """Of all methods; there are no rows if no run wrote them down."""
     unit, divisor = _unit(group)
-    variants = [list(runs.values()) for runs in group.variants.values()]
+    variants = [
+        [run for run in runs.values() if run.summary] or list(runs.values()) for runs in group.variants.values()
+    ]  # an unfinished run has spent less than it takes
     spent = [[_times(run, divisor) for run in runs] for runs in variants]
     peaks = [_peaks(runs) for runs in variants]
     names = list(dict.fromkeys(phase for runs in spent for run in runs for phase in run))

@@ -108,8 +108,8 @@ def _within(shown: Sequence[TaskDreams], room: int) -> tuple[TaskDreams, ...]:
     """Of what is too large even so: the last tasks, as many as there is room for."""
     kept: list[TaskDreams] = []
     for task in sorted(shown, key=lambda each: -each.task):
-        room -= task.size
-        if room >= 0:
+        if task.size <= room:
+            room -= task.size
             kept.append(task)
     return tuple(task for task in shown if task in kept)
 

@@ -1,0 +1,132 @@
+"""Going on with models of every origin: other methods, runs, weights from elsewhere, statistics that were removed."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from tiny_runs import tiny
+from torch import nn
+
+import remix
+from remix.deploy.few_images import gaussians_moved_with_dreams
+from remix.deploy.step import Start, _Watch
+from remix.experiments.run_command import run_command
+from remix.learning import Learner as Engine
+from remix.learning import TensorReplay
+from remix.statistics import LayerMeter, measure_layers
+from tests.deploy.small import NAMES, QUICK, digits, learner
+
+
+@pytest.fixture
+def first():
+    found = learner()
+    found.learn(digits([0, 1, 2]), classes=NAMES)
+    return found
+
+
+def test_another_method_goes_on_with_a_model_of_remix_and_back(first):
+    for method, digit in (("pmi", 3), ("remix", 4), ("lwf", 5)):
+        first.use_method(method)
+        first.learn(digits([digit]), classes=NAMES)
+    assert first.classes == tuple(NAMES[:6])
+
+
+def test_statistics_of_other_kinds_are_reduced_to_those_that_are_measured():
+    network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4))
+    images = [torch.randn(20, 1, 8, 8)]
+    (layer,) = measure_layers(network, images, ["1:input"], kinds=("laplace", "dense")).values()
+    assert LayerMeter(["1:input"], kinds=()).as_measured(layer).kinds == ("diagonal",)
+    assert LayerMeter(["1:input"]).as_measured(layer).kinds == ("diagonal", "laplace")
+    (dense,) = measure_layers(network, images, ["1:input"], kinds=("dense",)).values()
+    assert LayerMeter(["1:input"]).as_measured(dense) is None
+    assert LayerMeter(["0:input"]).as_measured(layer) is None
+    assert LayerMeter(["1:input"], "map").as_measured(layer) is None
+
+
+def test_a_model_of_a_run_learns_more_and_dreams_what_it_learned(tmp_path):
+    assert run_command(tiny("remix", tmp_path / "run")) == 0
+    found = remix.load(tmp_path / "run" / "model.remix", **QUICK)
+    assert found.model.memory.selectors is not None
+    found.learn(digits([7]), classes=NAMES)
+    assert len(found.dream("digit 7", 2, steps=1)) == 2
+
+
+def test_weights_from_elsewhere_are_remembered(first):
+    assert not Start.of(first.model).trained
+    assert Start.of(replace(first.model, provenance={"weights": "resnet34.safetensors"})).trained
+    assert Start.of(replace(first.model, provenance={"adopted": "MyNet"})).trained
+
+
+def test_held_out_images_count_also_where_all_classes_are_known(monkeypatch):
+    watch = _Watch.__new__(_Watch)
+    watch.dreams = TensorReplay(torch.zeros(3, 1, 8, 8), torch.arange(3), torch.zeros(3, 3))
+    images, labels = digits([0, 1], each=3)
+    watch.held = remix.data.ImageDataset((images * 255).byte(), labels, tuple(NAMES[:3]))
+    watch.engine = type("Images", (), {"images": staticmethod(lambda data: "images")})
+    monkeypatch.setattr(watch, "_mean_loss", lambda batches: 1.0 if batches == "images" else 0.0, raising=False)
+    assert watch.judge() == pytest.approx(2 / 5)
+
+
+def test_a_class_does_not_shrink_to_its_dreams(first, monkeypatch):
+    """What a class is taken for changes as its dreams move, and not at all if they do not."""
+    found = []
+
+    def remember(engine, task):
+        if engine.teacher is not None:
+            before = engine.memory.gaussians
+            trained, engine.student = engine.student, engine.teacher
+            still = gaussians_moved_with_dreams(engine)
+            engine.student = trained
+            found.append((before, still, gaussians_moved_with_dreams(engine)))
+        original(engine, task)
+
+    original = Engine._remember
+    monkeypatch.setattr(Engine, "_remember", remember)
+    first.learn(digits([3, 4]), classes=NAMES)
+    ((before, still, moved),) = found
+    torch.testing.assert_close(still.mean, before.mean)
+    torch.testing.assert_close(still.std, before.std)
+    assert not torch.equal(moved.mean, before.mean)
+    assert moved.counts == before.counts
+    kept = first.model.memory.gaussians
+    torch.testing.assert_close(kept.std[:3], moved.std)
+    torch.testing.assert_close(kept.mean[:3], moved.mean)
+
+
+# --- what is refused, and when ---
+
+
+def test_a_model_without_records_is_refused_before_it_is_trained(first):
+    stripped = remix.Learner.of(replace(first.model, memory=None), **QUICK)
+    for method in ("finetune", "lwf", "remix"):
+        stripped.use_method(method)
+        with pytest.raises(ValueError, match="no record of all its classes"):
+            stripped.learn(digits([3]), classes=NAMES)
+
+
+def test_lwf_cannot_extend(first):
+    first.use_method("lwf")
+    with pytest.raises(ValueError, match="lwf has no place for images of known classes"):
+        first.learn(digits([2, 3]), classes=NAMES, extend=True)
+
+
+def test_a_network_that_could_never_dream_is_refused_in_its_first_step():
+    blocks = [nn.Sequential(nn.Conv2d(a, b, 3), nn.ReLU()) for a, b in ((1, 4), (4, 8))]
+    found = remix.Learner(nn.Sequential(*blocks), blocks=["0", "1"], input_shape=(1, 8, 8), **QUICK)
+    with pytest.raises(ValueError, match="has no BatchNorm layers"):
+        found.learn(digits([0, 1]), classes=NAMES)
+    found.use_method("lwf")
+    found.learn(digits([0, 1]), classes=NAMES)
+
+
+def test_a_size_that_would_be_ignored_is_refused(first):
+    with pytest.raises(ValueError, match=r"remix\.Learner\(\.\.\., size=\.\.\.\)"):
+        learner().learn(digits([0, 1]), classes=NAMES, size=16)
+    with pytest.raises(ValueError, match="size go with a backbone's name"):
+        remix.Learner(first.model.classifier.backbone, size=16)
+
+
+def test_a_name_that_cannot_be_saved_is_refused_before_training(first, monkeypatch):
+    monkeypatch.setattr(Engine, "learn", lambda *args: pytest.fail("was trained"))
+    with pytest.raises(ValueError, match="name"):
+        first.learn(digits([3]), "x" * 300, classes=NAMES)
