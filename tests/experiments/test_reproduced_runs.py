@@ -57,7 +57,7 @@ def test_every_run_has_a_folder_of_its_own(tmp_path, monkeypatch):
 
 def test_the_paper_s_plan_needs_no_data(tmp_path, monkeypatch):
     monkeypatch.delenv("REMIX_DATA", raising=False)
-    monkeypatch.setattr(estimate, "_seconds_per_image", lambda config: 1e-3)
+    monkeypatch.setattr(estimate, "seconds_per_image", lambda config: 1e-3)
     _, text = make("table1", tmp_path / "t", scale="paper", dry_run=True)
     assert f"{6 * 8 * 5} runs to do" in text
     assert "tiny-20" in text
@@ -181,7 +181,7 @@ def test_table1_names_the_paper_s_numbers_and_keeps_the_improved_one_apart(tmp_p
 def test_what_cannot_be_done_is_refused_in_a_sentence(capsys, tmp_path, monkeypatch, words, message):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("REMIX_DATA", raising=False)
-    monkeypatch.setattr(estimate, "_seconds_per_image", lambda config: 1e-3)
+    monkeypatch.setattr(estimate, "seconds_per_image", lambda config: 1e-3)
     with pytest.raises(SystemExit) as stop:
         main(["reproduce", *words])
     assert stop.value.code == 2

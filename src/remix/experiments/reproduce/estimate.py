@@ -16,7 +16,7 @@ from remix.experiments.run_network import create_network
 from remix.experiments.run_plan import plan_run
 from remix.learning.devices import as_device
 
-__all__ = ["RunEstimate"]
+__all__ = ["RunEstimate", "seconds_per_image"]
 
 
 class RunEstimate:
@@ -34,7 +34,7 @@ class RunEstimate:
             return sum(done) / len(done)
         key = repr((config.network, config.data.name))
         if key not in self.seconds:
-            self.seconds[key] = _seconds_per_image(config)
+            self.seconds[key] = seconds_per_image(config)
         return plan_run(config, self._stream(config)).work * self.seconds[key] / 60
 
     def _stream(self, config: RunConfig) -> TaskStream | None:
@@ -47,7 +47,7 @@ class RunEstimate:
         return self.streams[key]
 
 
-def _seconds_per_image(config: RunConfig, steps: int = 3) -> float:
+def seconds_per_image(config: RunConfig, steps: int = 3) -> float:
     """Forward and backward, the best of some batches on one thread, since runs side by side have one each."""
     device = as_device(config.accelerator)
     backbone: Any = create_network(config)

@@ -1,0 +1,55 @@
+"""What a run costs above sending its images through the network: python -m benchmarks.bare_passes.
+
+The images that the plan of `cifar100-mini` sends through the network forward and backward (training and inversion;
+passes of the old model and of generators are not counted) times what one image takes here, on one thread, beside the
+processor minutes of the runs in docs/reproduce/table1.csv. Another machine, or the same on another day, takes another
+time for an image: the ratios are good to some ten percent.
+"""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from statistics import fmean
+
+from remix.allocator import keep_freed_memory
+from remix.experiments.reproduce.estimate import seconds_per_image
+from remix.experiments.run_command import RunOptions, resolve
+from remix.experiments.run_plan import plan_run
+from remix.experiments.text_tables import as_csv, as_markdown
+from remix.methods import list_methods
+
+DOCS = Path("docs/reproduce")
+PRESET, STEPS = "cifar100-mini", 20
+
+
+def main() -> None:
+    """Measure, compare, print and write."""
+    keep_freed_memory()  # as `remix run` does
+    with (DOCS / "table1.csv").open() as file:
+        runs = [row for row in csv.DictReader(file) if row["preset"] == PRESET]
+    each = seconds_per_image(resolve(RunOptions(PRESET)), STEPS)
+    rows = []
+    for method in list_methods():
+        spent = [float(row["processor_minutes"]) for row in runs if row["method"] == method]
+        images = plan_run(resolve(RunOptions(PRESET, method)), None).work
+        bare = images * each / 60
+        rows.append(
+            {
+                "method": method,
+                "images": images,
+                "bare_minutes": round(bare, 2),
+                "processor_minutes": round(fmean(spent), 2),
+                "seeds": len(spent),
+                "ratio": round(fmean(spent) / bare, 2),
+            }
+        )
+    (DOCS / "bare_passes.csv").write_text(as_csv(rows))
+    print(f"{1000 * each:.3f} processor milliseconds an image, forward and backward")
+    heads = ["method", "images through the network", "their minutes", "minutes of a run", "seeds", "ratio"]
+    cells = [[str(row["method"]), f"{row['images']:,}", *(str(value) for value in [*row.values()][2:])] for row in rows]
+    print(as_markdown(heads, cells, left=1))
+
+
+if __name__ == "__main__":
+    main()
