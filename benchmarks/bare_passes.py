@@ -8,27 +8,32 @@ time for an image: the ratios are good to some ten percent.
 
 from __future__ import annotations
 
+import argparse
 import csv
 from pathlib import Path
 from statistics import fmean
 
 from remix.allocator import keep_freed_memory
+from remix.atomic import write_text
 from remix.experiments.reproduce.estimate import seconds_per_image
 from remix.experiments.run_command import RunOptions, resolve
 from remix.experiments.run_plan import plan_run
 from remix.experiments.text_tables import as_csv, as_markdown
 from remix.methods import list_methods
 
-DOCS = Path("docs/reproduce")
-PRESET, STEPS = "cifar100-mini", 20
+PRESET = "cifar100-mini"
 
 
 def main() -> None:
     """Measure, compare, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--docs", type=Path, default=Path("docs/reproduce"), help="folder with table1.csv, written to")
+    parser.add_argument("--steps", type=int, default=20, help="batches that are timed; the fastest counts")
+    typed = parser.parse_args()
     keep_freed_memory()  # as `remix run` does
-    with (DOCS / "table1.csv").open() as file:
+    with (typed.docs / "table1.csv").open() as file:
         runs = [row for row in csv.DictReader(file) if row["preset"] == PRESET]
-    each = seconds_per_image(resolve(RunOptions(PRESET)), STEPS)
+    each = seconds_per_image(resolve(RunOptions(PRESET)), typed.steps)
     rows = []
     for method in list_methods():
         spent = [float(row["processor_minutes"]) for row in runs if row["method"] == method]
@@ -44,7 +49,7 @@ def main() -> None:
                 "ratio": round(fmean(spent) / bare, 2),
             }
         )
-    (DOCS / "bare_passes.csv").write_text(as_csv(rows))
+    write_text(typed.docs / "bare_passes.csv", as_csv(rows))
     print(f"{1000 * each:.3f} processor milliseconds an image, forward and backward")
     heads = ["method", "images through the network", "their minutes", "minutes of a run", "seeds", "ratio"]
     cells = [[str(row["method"]), f"{row['images']:,}", *(str(value) for value in [*row.values()][2:])] for row in rows]
