@@ -121,7 +121,7 @@ def test_another_backbone_begins_without_the_options_of_the_preset(options):
         ("seed=-1", "seed must be from 0"),
         ("seed=true", "seed must be a whole number"),
         ("settings.first.milestones=3", "must be a list"),
-        ("settings.first.lr=-1", "must not be negative"),
+        ("settings.first.lr=-1", "not negative"),
         ("settings.selection=3", "settings.selection must be true or false"),
         ("settings.inversion.prior.kind=foo", "must be one of none, diagonal, laplace"),
         ("settings.first=3", "settings.first must be a mapping"),
