@@ -91,7 +91,7 @@ def _order(results: Results) -> Finding:
             measured.append(f"`{preset}`: no runs of {absent}.")
             continue
         means = "; ".join(
-            f"{NAMES[m]} {spread([*values[m].values()])} ({len(values[m])} seeds)" for m in NAMES if values[m]
+            f"{NAMES[m]} {spread([*values[m].values()])} ({_seeds(len(values[m]))})" for m in NAMES if values[m]
         )
         measured.append(f"`{preset}`, last accuracy, %: {means}.")
         for low, high in pairwise(ORDER):
@@ -113,6 +113,10 @@ def _order(results: Results) -> Finding:
         swapped = "; ".join(f"`{preset}`: {NAMES[high]} is below {NAMES[low]}" for preset, low, high in reversed_)
         because += f", {len(reversed_)} in the opposite order ({swapped})"
     return Finding(tuple(measured), holds_at(scale) if complete else Verdict.NOT_SHOWN, because + ".", scale)
+
+
+def _seeds(count: int) -> str:
+    return f"{count} seed{'s' if count > 1 else ''}"
 
 
 def _remix_statement(results: Results) -> str:
