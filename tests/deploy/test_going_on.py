@@ -8,12 +8,12 @@ from tiny_runs import tiny
 from torch import nn
 
 import remix
-from remix.deploy.few_images import gaussians_moved_with_dreams
+from remix.deploy.few_images import FewImagesDiagonal
 from remix.deploy.step import Start, _Watch
 from remix.experiments.run_command import run_command
 from remix.learning import Learner as Engine
 from remix.learning import TensorReplay
-from remix.statistics import LayerMeter, measure_layers
+from remix.statistics import ClassMeter, LayerMeter, feature_point, measure_layers, run_meters
 from tests.deploy.small import NAMES, QUICK, digits, learner
 
 
@@ -71,17 +71,16 @@ def test_a_class_does_not_shrink_to_its_dreams(first, monkeypatch):
     """What a class is taken for changes as its dreams move, and not at all if they do not."""
     found = []
 
-    def remember(engine, task):
-        if engine.teacher is not None:
-            before = engine.memory.gaussians
-            trained, engine.student = engine.student, engine.teacher
-            still = gaussians_moved_with_dreams(engine)
-            engine.student = trained
-            found.append((before, still, gaussians_moved_with_dreams(engine)))
-        original(engine, task)
+    def followed(self, learner, dreamed):
+        backbone = learner.teacher.backbone
+        meter = ClassMeter(feature_point(backbone), backbone.pool)
+        run_meters(backbone, learner.replay.batches(500), [meter])
+        still, moved = (original(self, learner, gaussians) for gaussians in (meter.gaussians(), dreamed))
+        found.append((learner.memory.gaussians, still, moved))
+        return moved
 
-    original = Engine._remember
-    monkeypatch.setattr(Engine, "_remember", remember)
+    original = FewImagesDiagonal.followed
+    monkeypatch.setattr(FewImagesDiagonal, "followed", followed)
     first.learn(digits([3, 4]), classes=NAMES)
     ((before, still, moved),) = found
     torch.testing.assert_close(still.mean, before.mean)

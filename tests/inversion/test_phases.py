@@ -68,11 +68,17 @@ def test_a_run_can_be_stopped_saved_and_continued_anywhere(whole, tmp_path, stop
     assert rest.history == whole.history
 
 
-def test_a_snapshot_taken_on_the_way_is_a_checkpoint(whole):
-    snapshots = []
-    run_phases(phases(), torch.Generator().manual_seed(5), progress=lambda p: snapshots.append(p.snapshot()))
-    assert len(snapshots) == 24
-    rest = run_phases(phases(), torch.Generator(), resume=snapshots[13])
+def test_what_is_written_on_the_way_is_a_checkpoint(whole, tmp_path):
+    made = []
+
+    def write(progress):
+        made.append(progress)
+        if len(made) == 14:
+            progress.glance().save(tmp_path / "run.safetensors")
+
+    run_phases(phases(), torch.Generator().manual_seed(5), progress=write)
+    assert len(made) == 24
+    rest = run_phases(phases(), torch.Generator(), resume=Checkpoint.load(tmp_path / "run.safetensors"))
     assert torch.equal(rest.results[1], whole.results[1])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from remix.data import ImageDataset
-from remix.deploy.few_images import FewImagesDiagonal, bounded_rates, gaussians_moved_with_dreams
+from remix.deploy.few_images import FewImagesDiagonal, bounded_rates
 from remix.learning import Learner, Stage, TensorReplay
 from remix.methods.distillation import balance_head
 from remix.methods.remix import Remix
@@ -42,9 +42,10 @@ class ExtendDiagonal(FewImagesDiagonal):
         backbone, memory, replay = learner.backbone, learner.memory, learner.replay
         assert isinstance(replay, TensorReplay)
         assert memory.gaussians is not None
-        now = ClassMeter(feature_point(backbone), backbone.pool)
+        now, past = (ClassMeter(feature_point(backbone), backbone.pool) for _ in range(2))
         meters = [now, *self.layer_meters(learner)]
         run_meters(learner.student.backbone, learner.images(data), meters)  # type: ignore[arg-type]
+        run_meters(learner.student.backbone, replay.batches(500), [past])  # type: ignore[arg-type]
         layers: dict[str, LayerStatistics] = {}
         for meter in meters[1:]:
             layers |= meter.statistics()  # type: ignore[attr-defined]
@@ -52,7 +53,7 @@ class ExtendDiagonal(FewImagesDiagonal):
         known, seen = learner.teacher.head.num_classes, data.counts()
         before = sum(record.images for record in memory.classes[:known])
         memory.layers = merge_layers([(before, memory.layers), (len(data), layers)])
-        old = memory.gaussians.replace(gaussians_moved_with_dreams(learner))
+        old = memory.gaussians.replace(self.followed(learner, past.gaussians()))
         memory.gaussians = blended(old, {label: r.images for label, r in enumerate(memory.classes)}, now.gaussians())
         memory.selectors = None  # chosen by features that have moved
         memory.classes = tuple(

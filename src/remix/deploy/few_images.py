@@ -15,7 +15,7 @@ from remix.methods.pmi import Pmi
 from remix.methods.remix import Remix
 from remix.statistics import ClassGaussians, ClassMeter, feature_point, run_meters
 
-__all__ = ["FewImagesDiagonal", "FewImagesLaplace", "bounded_rates", "gaussians_moved_with_dreams"]
+__all__ = ["FewImagesDiagonal", "FewImagesLaplace", "bounded_rates"]
 
 # Most that one step may move a logit, for a gradient of 1. The curvature of these losses is at most about half the
 # squared length of the features, and with a momentum of 0.9 rates are stable up to 3.8 over the curvature. Of 0.5 and
@@ -54,43 +54,34 @@ class FewImagesDiagonal(Pmi):
         return bounded_rates(super().stages(learner), learner)
 
     def remember(self, learner: Learner, data: ImageDataset) -> None:
-        """As in PMI, but old classes stay as wide as they were; selectors of a run are of features that have moved."""
-        old = gaussians_moved_with_dreams(learner) if isinstance(learner.replay, TensorReplay) else None
+        """As in PMI; selectors of a run are of features that have moved."""
         super().remember(learner, data)
-        memory = learner.memory
-        memory.selectors = None
-        if old is not None:
-            assert memory.gaussians is not None
-            memory.gaussians = memory.gaussians.replace(old)
+        learner.memory.selectors = None
+
+    def followed(self, learner: Learner, dreamed: ClassGaussians) -> ClassGaussians:
+        """The Gaussians of the old classes, moved and scaled as the features of their dreams were in this step.
+
+        Dreams lie nearer together than images do, so that a class that is measured on them shrinks with every step. How
+        they moved from the old network to the new one is what they are fit to tell.
+        """
+        before, replay = learner.memory.gaussians, learner.replay
+        assert before is not None
+        assert learner.teacher is not None
+        assert isinstance(replay, TensorReplay)
+        teacher: Any = learner.teacher.backbone
+        meter = ClassMeter(feature_point(teacher), teacher.pool)
+        run_meters(teacher, replay.batches(500), [meter])
+        then = meter.gaussians()
+        rows = before.rows(then.labels)
+        scale = torch.where(then.std > 0, dreamed.std / then.std.clamp_min(1e-12), 1.0)
+        std = before.std[rows] * scale.clamp(1 / _MOST_SCALED, _MOST_SCALED).to(before.std)
+        mean = before.mean[rows] + (dreamed.mean - then.mean).to(before.mean)
+        return ClassGaussians(then.labels, tuple(before.counts[int(row)] for row in rows), mean, std)
 
 
 @dataclass(frozen=True)
 class FewImagesLaplace(FewImagesDiagonal, Remix):
     """REMIX."""
-
-
-def gaussians_moved_with_dreams(learner: Learner) -> ClassGaussians:
-    """The Gaussians of the old classes, moved and scaled as the features of their dreams were in this step.
-
-    Dreams lie nearer together than images do, so that a class that is measured on them shrinks with every step. How
-    they moved from the old network to the new one is what they are fit to tell.
-    """
-    assert learner.teacher is not None
-    assert learner.memory.gaussians is not None
-    assert isinstance(learner.replay, TensorReplay)
-    found = []
-    for network in (learner.teacher, learner.student):
-        backbone: Any = network.backbone
-        meter = ClassMeter(feature_point(backbone), backbone.pool)
-        run_meters(backbone, learner.replay.batches(500), [meter])
-        found.append(meter.gaussians())
-    then, now = found
-    before = learner.memory.gaussians
-    rows = before.rows(then.labels)
-    scale = torch.where(then.std > 0, now.std / then.std.clamp_min(1e-12), 1.0).clamp(1 / _MOST_SCALED, _MOST_SCALED)
-    mean = before.mean[rows] + (now.mean - then.mean).to(before.mean)
-    std = before.std[rows] * scale.to(before.std)
-    return ClassGaussians(then.labels, tuple(before.counts[int(row)] for row in rows), mean, std)
 
 
 def bounded_rates(stages: Sequence[Stage], learner: Learner) -> list[Stage]:

@@ -5,7 +5,7 @@ from remix.inversion.checkpoint import Checkpoint
 from remix.inversion.dream import Dream
 from remix.inversion.gaussian_forms import FORMS, Form
 from remix.inversion.generator import GeneratorSource, train_generator
-from remix.inversion.generator_network import ImageGenerator, check_generated_size
+from remix.inversion.generator_network import ImageGenerator, doublings_to
 from remix.inversion.image_priors import ImageNorm, Smoothness, TotalVariation
 from remix.inversion.knowledge import Knowledge
 from remix.inversion.layerwise import invert_layerwise
@@ -80,7 +80,7 @@ __all__ = [
     "TotalVariation",
     "Variable",
     "balanced_labels",
-    "check_generated_size",
+    "doublings_to",
     "feature_targets",
     "frozen",
     "invert_layerwise",

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from remix.inversion.doubling import DoublingConvolution
 
-__all__ = ["ImageGenerator", "check_generated_size"]
+__all__ = ["ImageGenerator", "doublings_to"]
 
 
-def check_generated_size(height: int, width: int) -> int:
+def doublings_to(height: int, width: int) -> int:
     """How often a generator doubles small maps to reach images of this size. Raises ValueError if it cannot."""
     doublings = max(2, (max(height, width) // 8).bit_length() - 1)
     if height % 2**doublings or width % 2**doublings:
@@ -44,7 +44,7 @@ class ImageGenerator(nn.Module):
     ) -> None:
         super().__init__()
         channels, height, width = input_shape
-        doublings = check_generated_size(height, width)
+        doublings = doublings_to(height, width)
         if noise < 1:
             raise ValueError(f"noise needs a length of at least 1, got {noise}")
         self.first_size = (height >> doublings, width >> doublings)

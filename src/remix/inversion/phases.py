@@ -41,9 +41,9 @@ class Phase:
 class Progress:
     """A step of a strategy: which phase of how many, and the step itself.
 
-    ``snapshot()`` makes a checkpoint. ``glance()`` is the same without copies, to be measured or written before the
-    next step changes it. ``restart()`` makes a smaller one, of the beginning of the present phase: what was found to be
-    kept, and for a phase that is not ``fresh`` the result of the one before.
+    ``glance()`` is where it stands, without copies, to be measured or written before the next step changes it.
+    ``restart()`` makes a smaller checkpoint, of the beginning of the present phase: what was found to be kept, and for
+    a phase that is not ``fresh`` the result of the one before.
     """
 
     phase: str
@@ -51,7 +51,6 @@ class Progress:
     phases: int
     step: StepReport
     fresh: bool
-    snapshot: Callable[[], Checkpoint] = field(repr=False)
     glance: Callable[[], Checkpoint] = field(repr=False)
     restart: Callable[[], Checkpoint] = field(repr=False)
 
@@ -173,7 +172,6 @@ class _Run:
                 len(self.phases),
                 step,
                 phase.fresh,
-                lambda: self._checkpoint(phase, task, state),
                 lambda: self._glance(phase, task, state),
                 lambda: self._beginning(phase),
             )

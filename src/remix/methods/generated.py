@@ -7,7 +7,7 @@ from remix.inversion import (
     GeneratorSource,
     ImageGenerator,
     Knowledge,
-    check_generated_size,
+    doublings_to,
     train_generator,
 )
 from remix.learning.learner import InterruptedInversion, Learner
@@ -35,7 +35,7 @@ class Generated(Method):
     def check(self, backbone: Backbone) -> None:
         """Whether a generator can make such images, and without covariances."""
         _, height, width = backbone.input_shape
-        check_generated_size(height, width)
+        doublings_to(height, width)  # raises for sizes that it cannot reach
         check_prior_kind(self.name, self.generator.prior)
 
     def dream(self, learner: Learner) -> GeneratorReplay:

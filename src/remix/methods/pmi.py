@@ -177,12 +177,15 @@ class Pmi(Method):
         if isinstance(learner.replay, TensorReplay):
             past = ClassMeter(feature_point(backbone), backbone.pool, keep_features=self.selection)
             run_meters(learner.student.backbone, learner.replay.batches(500), [past])  # type: ignore[arg-type]
-            old = drifted_gaussians(learner) if drifting else past.gaussians()
-            gaussians = old.replace(gaussians)
+            gaussians = self.followed(learner, past.gaussians()).replace(gaussians)
             features = past.features() | features if self.selection else {}
         memory.gaussians = _updated_gaussians(memory.gaussians, gaussians)
         if self.selection:
             memory.selectors = _updated_selectors(memory.selectors, features, self.selectors, learner)
+
+    def followed(self, learner: Learner, dreamed: ClassGaussians) -> ClassGaussians:
+        """The Gaussians of the old classes after this task; ``dreamed`` are those of their pseudo-samples now."""
+        return drifted_gaussians(learner) if self.follow == "drift" else dreamed
 
     def layer_meters(self, learner: Learner) -> list[LayerMeter]:
         """What to measure besides classes."""
