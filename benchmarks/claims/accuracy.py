@@ -71,9 +71,8 @@ def _against(first: str, second: str, *, also: Sequence[tuple[str, str]] = (), r
 
 
 def _remix_over_pmi(results: Results) -> Finding:
-    return _against(
-        "remix", "pmi", also=[("remix-improved", "pmi"), ("remix-improved", "pmi-improved")], results=results
-    )
+    others = ("pmi", "pmi-improved", "remix", "rdfcil")
+    return _against("remix", "pmi", also=[("remix-improved", other) for other in others], results=results)
 
 
 def _forgetting(results: Results) -> Finding:
