@@ -11,9 +11,9 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from remix.atomic import write_text
 from remix.experiments.metrics_file import Event, read_events
 from remix.experiments.reproduce.result_files import new_figure, tidy
+from remix.support.atomic import write_text
 
 NAME = "first_task"
 LOSS = "cross-entropy"

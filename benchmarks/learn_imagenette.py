@@ -22,8 +22,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from remix.atomic import write_text
 from remix.experiments.paired import spread
+from remix.support.atomic import write_text
 
 STEPS = (
     ("tench", "english_springer", "cassette_player", "chain_saw", "church"),

@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "remix"
 ROOMS = (
+    "support",
     "laplace",
     "data",
     "networks",

@@ -10,7 +10,8 @@ import zipfile
 import zlib
 from pathlib import Path, PurePosixPath
 
-from remix.data.errors import DataError, printable
+from remix.data.errors import DataError
+from remix.support.text import printable
 
 __all__ = ["is_archive", "unpack"]
 

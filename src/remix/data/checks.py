@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from remix.data.errors import DataError, printable
+from remix.data.errors import DataError
 from remix.data.images import ImageDataset
 from remix.data.registry import Entry
 from remix.data.splits import Splits
+from remix.support.text import printable
 
 __all__ = ["check_official", "content_digest", "md5_of"]
 

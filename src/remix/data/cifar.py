@@ -12,7 +12,7 @@ from torch import Tensor
 
 from remix.data.cifar_names import CIFAR10_CLASSES, CIFAR100_CLASSES
 from remix.data.cifar_records import read_records
-from remix.data.errors import DataError, printable
+from remix.data.errors import DataError
 from remix.data.images import ImageDataset
 from remix.data.normalisation import Normalisation
 from remix.data.parquet import read_shards, shards
@@ -20,6 +20,7 @@ from remix.data.pickled_arrays import read_pickled
 from remix.data.preprocessing import Preprocessing
 from remix.data.registry import Download, dataset, missing
 from remix.data.splits import Splits
+from remix.support.text import printable
 
 __all__ = ["cifar10", "cifar100"]
 

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remix.data.errors import DataError, printable
+from remix.data.errors import DataError
+from remix.support.text import printable
 
 __all__ = ["read_records"]
 

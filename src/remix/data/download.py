@@ -13,8 +13,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from remix.data.checks import md5_of
-from remix.data.errors import DataError, MissingData, printable
+from remix.data.errors import DataError, MissingData
 from remix.data.registry import Download
+from remix.support.text import printable
 
 __all__ = ["check_md5", "fetch"]
 

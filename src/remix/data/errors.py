@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-__all__ = ["DataError", "MissingData", "UnreadableImage", "printable"]
+from remix.support.text import printable
+
+__all__ = ["DataError", "MissingData", "UnreadableImage"]
 
 
 class DataError(ValueError):
@@ -27,9 +28,3 @@ class UnreadableImage(DataError):
     def __init__(self, path: Path | str | None, reason: str) -> None:
         super().__init__(reason if path is None else f"{printable(path)}: {reason}")
         self.reason = reason
-
-
-def printable(path: Path | str) -> str:
-    """A file name that every terminal can show: control characters and bytes that are not UTF-8 are escaped."""
-    text = os.fsencode(path).decode("utf-8", "backslashreplace")
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

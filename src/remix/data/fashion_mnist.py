@@ -6,12 +6,13 @@ from pathlib import Path
 
 import torch
 
-from remix.data.errors import DataError, printable
+from remix.data.errors import DataError
 from remix.data.idx import read_idx
 from remix.data.images import ImageDataset
 from remix.data.normalisation import Normalisation
 from remix.data.registry import Download, dataset, missing
 from remix.data.splits import Splits
+from remix.support.text import printable
 
 __all__ = ["fashion_mnist"]
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from remix.data.errors import DataError, printable
+from remix.data.errors import DataError
 from remix.data.file_parts import read_parts
 from remix.data.folder_scan import scan
 from remix.data.normalisation import IMAGENET, Normalisation
 from remix.data.preprocessing import Preprocessing
 from remix.data.registry import dataset
 from remix.data.splits import Splits, hold_out
+from remix.support.text import printable
 
 __all__ = ["folder"]
 

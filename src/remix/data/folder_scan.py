@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from remix.data.decode import SUFFIXES
-from remix.data.errors import DataError, MissingData, printable
+from remix.data.errors import DataError, MissingData
+from remix.support.text import printable
 
 __all__ = ["FolderScan", "scan"]
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from remix.data.errors import DataError, printable
+from remix.data.errors import DataError
+from remix.support.text import printable
 
 __all__ = ["read_idx"]
 

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from remix.data.errors import DataError, UnreadableImage, printable
+from remix.data.errors import DataError, UnreadableImage
 from remix.data.preprocessing import Preprocessing
+from remix.support.text import printable
 
 __all__ = ["read_shards", "shards"]
 

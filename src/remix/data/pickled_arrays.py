@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from remix.data.errors import DataError, printable
+from remix.data.errors import DataError
+from remix.support.text import printable
 
 __all__ = ["read_pickled"]
 

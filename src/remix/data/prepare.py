@@ -12,15 +12,16 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from remix.atomic import write_text
 from remix.data.archives import is_archive, unpack
 from remix.data.checks import check_official
 from remix.data.download import Report, check_md5, fetch
-from remix.data.errors import MissingData, printable
+from remix.data.errors import MissingData
 from remix.data.file_index import INDEX, fingerprint
 from remix.data.images import ImageDataset, ImageFiles
 from remix.data.registry import Entry, find_dataset, load, place_of
 from remix.data.splits import Splits
+from remix.support.atomic import write_text
+from remix.support.text import printable
 
 __all__ = ["prepare"]
 

@@ -10,8 +10,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from remix.data.errors import DataError, MissingData, printable
+from remix.data.errors import DataError, MissingData
 from remix.data.splits import Splits
+from remix.support.text import printable
 
 __all__ = ["Download", "Entry", "dataset", "find_dataset", "list_datasets", "load", "missing", "place_of"]
 

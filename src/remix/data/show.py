@@ -6,9 +6,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from remix.data.errors import printable
 from remix.data.registry import list_datasets
 from remix.data.splits import Splits
+from remix.support.text import printable
 
 __all__ = ["show_datasets", "show_splits"]
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from remix.data.errors import DataError, printable
+from remix.data.errors import DataError
 from remix.data.images import ImageDataset
 from remix.data.normalisation import Normalisation
 from remix.data.preprocessing import Preprocessing
+from remix.support.text import printable
 
 __all__ = ["Skipped", "Splits", "hold_out", "stratified"]
 

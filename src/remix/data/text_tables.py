@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from remix.data.errors import DataError, MissingData, printable
+from remix.data.errors import DataError, MissingData
+from remix.support.text import printable
 
 __all__ = ["read_lines", "read_table"]
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from remix.data.errors import DataError, printable
+from remix.data.errors import DataError
 from remix.data.file_parts import read_parts
 from remix.data.normalisation import Normalisation
 from remix.data.preprocessing import Preprocessing
 from remix.data.registry import Download, dataset, missing
 from remix.data.splits import Splits
 from remix.data.text_tables import read_lines, read_table
+from remix.support.text import printable
 
 __all__ = ["tiny_imagenet"]
 

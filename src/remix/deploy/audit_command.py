@@ -10,7 +10,6 @@ from rich.console import Console
 from torch import Tensor
 
 from remix.data import ImageDataset, load
-from remix.data.errors import printable
 from remix.deploy.audit import Audit, audit
 from remix.deploy.audit_report import audit_table, write_report
 from remix.deploy.output import note, show
@@ -22,6 +21,7 @@ from remix.experiments.dreaming import describe, pixels
 from remix.inversion import Progress
 from remix.learning import Model, load_model
 from remix.learning.devices import as_device, on_device
+from remix.support.text import printable
 
 __all__ = ["AuditFiles", "audit_command"]
 

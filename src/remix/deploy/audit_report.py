@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from remix.atomic import write_text
 from remix.deploy.audit import SPACES, Audit, SpaceAudit
 from remix.deploy.output import as_json, as_table
 from remix.experiments.grids import GridRow, save_grid
+from remix.support.atomic import write_text
 
 __all__ = ["audit_numbers", "audit_table", "write_report"]
 

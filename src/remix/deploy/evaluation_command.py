@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from remix.data.errors import printable
 from remix.deploy.evaluation import Evaluation, evaluate_folder
 from remix.deploy.output import as_csv, as_json, as_table, check_format, note, show
 from remix.learning import load_model
 from remix.learning.devices import as_device, on_device
+from remix.support.text import printable
 
 __all__ = ["evaluate_command"]
 

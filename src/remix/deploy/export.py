@@ -10,11 +10,11 @@ from pathlib import Path
 
 import torch
 
-from remix.atomic import written_whole
 from remix.deploy.export_formats import Written, write_onnx, write_safetensors, write_torch
 from remix.deploy.plain_network import probe
 from remix.learning import Model
 from remix.networks.probe import evaluating
+from remix.support.atomic import written_whole
 
 __all__ = ["SUFFIXES", "Exported", "export"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from remix.data.errors import printable
 from remix.deploy.export import SUFFIXES, Exported, export
 from remix.deploy.output import show
 from remix.learning import load_model
+from remix.support.text import printable
 
 __all__ = ["export_command"]
 

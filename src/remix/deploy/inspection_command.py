@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from remix.data.errors import printable
 from remix.deploy.inspection import KINDS, Inspection, as_plain, inspect_file
 from remix.deploy.output import as_json, as_table, show
+from remix.support.text import printable
 
 __all__ = ["inspect_command"]
 

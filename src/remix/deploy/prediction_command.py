@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from remix.data import Skipped
-from remix.data.errors import printable
 from remix.deploy.output import as_csv, as_json, as_table, check_format, note, show
 from remix.deploy.prediction_files import FilePredictions, find_images, predict_files
 from remix.learning import load_model
 from remix.learning.devices import as_device, on_device
+from remix.support.text import printable
 
 __all__ = ["predict_command"]
 

@@ -13,7 +13,7 @@ from PIL import Image, ImageDraw, ImageFont
 from PIL.PngImagePlugin import PngInfo
 from torch import Tensor
 
-from remix.atomic import written_whole
+from remix.support.atomic import written_whole
 
 __all__ = ["GridLayout", "GridRow", "RowLayout", "grid_layout", "image_grid", "save_grid"]
 

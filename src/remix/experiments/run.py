@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from remix.atomic import write_text
 from remix.data import TaskStream
 from remix.experiments.grids import GridRow, save_grid
 from remix.experiments.metrics_file import Event, MetricsFile, read_events
@@ -34,6 +33,7 @@ from remix.learning.metrics import AccuracyMatrix
 from remix.learning.model_file import Model, save_model
 from remix.learning.monitor import EpochReport
 from remix.learning.team import Team
+from remix.support.atomic import write_text
 
 __all__ = ["execute", "grid_of"]
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import yaml
 
-from remix.atomic import is_temporary, remove_temporary, write_text
 from remix.experiments.overlay import SettingError
 from remix.experiments.run_config import RunConfig, differences
 from remix.learning.metrics import AccuracyMatrix
+from remix.support.atomic import is_temporary, remove_temporary, write_text
 
 __all__ = ["RunDirectory", "RunDirectoryError"]
 

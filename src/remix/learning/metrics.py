@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from remix.atomic import write_text
+from remix.support.atomic import write_text
 
 __all__ = ["AccuracyMatrix", "Average"]
 

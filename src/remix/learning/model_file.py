@@ -13,11 +13,11 @@ from torch import Tensor
 
 from remix._version import __version__
 from remix.data import Preprocessing
-from remix.data.errors import printable
 from remix.learning.class_names import check_class_names
 from remix.learning.history import LearnStep, check_history
 from remix.networks import Backbone, Classifier, GrowingHead, create_backbone, list_backbones
 from remix.statistics import DamagedFileError, Memory, StoredTensor, check_layers, read_file, read_header, write_file
+from remix.support.text import printable
 
 __all__ = ["KIND", "OLDEST", "VERSION", "Model", "load_model", "save_model"]
 

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from remix.atomic import written_whole
+from remix.support.atomic import written_whole
 
 __all__ = ["DamagedFileError", "FileHeader", "StoredTensor", "read_file", "read_header", "write_file"]
 

@@ -17,7 +17,6 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from remix.atomic import write_text
 from remix.data import IMAGENET, DataError, ImageDataset, Preprocessing, load
 from remix.experiments.reproduce.feature_files import image_batches, map_features, read_features, write_features
 from remix.experiments.reproduce.likelihood_curves import LayerData, diagonals, laplace_curve, published_curve
@@ -27,6 +26,7 @@ from remix.experiments.reproduce.vit_features import open_vit
 from remix.laplace import FrobeniusRecipe, LaplaceNormal
 from remix.networks import load_classifier
 from remix.statistics import LayerStatistics, Memory, Point, as_view
+from remix.support.atomic import write_text
 
 __all__ = ["TAKES", "reproduce"]
 

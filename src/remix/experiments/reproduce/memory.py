@@ -16,9 +16,9 @@ import torch
 from rich.console import Console
 from safetensors.torch import save_file
 
-from remix.atomic import write_text
 from remix.experiments.reproduce.targets import Reproduction
 from remix.experiments.text_tables import as_csv
+from remix.support.atomic import write_text
 
 __all__ = ["TAKES", "dense_bytes", "reproduce"]
 

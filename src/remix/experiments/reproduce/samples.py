@@ -7,7 +7,6 @@ from typing import Any
 
 from rich.console import Console
 
-from remix.atomic import write_text
 from remix.experiments.dream_command import dream_command
 from remix.experiments.dream_files import DreamFiles, SavedDream, load_dream
 from remix.experiments.dream_options import DreamOptions
@@ -17,6 +16,7 @@ from remix.experiments.reproduce.targets import Reproduction
 from remix.experiments.sources import NetworkFile
 from remix.experiments.text_tables import as_csv, as_markdown
 from remix.inversion import PriorKind
+from remix.support.atomic import write_text
 
 __all__ = ["TAKES", "reproduce"]
 

@@ -1,0 +1,73 @@
+"""Reading files that people name: regular files only, and no more of them than was agreed."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+from remix.support.text import printable
+
+__all__ = ["IrregularFileError", "open_regular", "read_limited"]
+
+_KINDS = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+class IrregularFileError(OSError):
+    """A path, after following links, that is a pipe, a socket or a device: reading it may never end.
+
+    Attributes:
+        reason: what it is, without its name.
+
+    """
+
+    def __init__(self, path: str | Path, reason: str) -> None:
+        super().__init__(f"{printable(str(path))} is {reason}")
+        self.reason = reason
+
+
+def open_regular(path: str | Path) -> BinaryIO:
+    """Open a regular file, or a link to one, for reading. Never waits for somebody at the other end.
+
+    Raises:
+        IrregularFileError: if it is something else.
+        OSError: if it cannot be opened; a folder raises IsADirectoryError.
+
+    """
+    _check_regular(path, os.stat(path).st_mode)  # before opening: that alone can wait, or move a tape
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    file = os.fdopen(handle, "rb")
+    try:
+        _check_regular(path, os.fstat(handle).st_mode)  # what was opened, should it have been exchanged meanwhile
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def read_limited(path: str | Path, most: int) -> bytes:
+    """All bytes of a regular file.
+
+    Raises:
+        ValueError: if it has more than ``most`` bytes.
+        OSError: as `open_regular`.
+
+    """
+    with open_regular(path) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"{printable(str(path))} has more than {most:,} bytes")
+    return content
+
+
+def _check_regular(path: str | Path, mode: int) -> None:
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(f"{printable(str(path))} is a folder, not a file")
+    if not stat.S_ISREG(mode):
+        raise IrregularFileError(path, f"{_KINDS.get(stat.S_IFMT(mode), 'something else')}, not a file")

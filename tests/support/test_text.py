@@ -1,0 +1,16 @@
+import os
+from pathlib import Path
+
+from remix.support.text import printable
+
+
+def test_letters_of_every_script_stay():
+    assert printable("Grüße 猫.jpg") == "Grüße 猫.jpg"
+
+
+def test_control_characters_and_half_characters_are_escaped():
+    assert printable("a\x1b[31m\n\u202e\ud800") == "a\\x1b[31m\\n\\u202e\\ud800"
+
+
+def test_bytes_of_file_names_that_are_not_utf8_are_shown_as_bytes():
+    assert printable(Path(os.fsdecode(b"a\xff.jpg"))) == "a\\xff.jpg"
