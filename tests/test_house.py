@@ -72,7 +72,9 @@ def test_relative_imports_are_seen():
 
 @pytest.mark.parametrize("name", ["torchvision", "timm", "open_clip", "pickle", "joblib"])
 def test_never_imported(name):
-    assert not [str(p.relative_to(ROOT)) for p in SOURCES if any(n.split(".")[0] == name for n in imported(p))]
+    # One file may, which runs in a process of its own, with limits.
+    allowed = [PACKAGE / "data" / "unpickling.py"] if name == "pickle" else []
+    assert [p for p in SOURCES if any(n.split(".")[0] == name for n in imported(p))] == allowed
 
 
 def test_nothing_is_unpickled():

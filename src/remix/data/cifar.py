@@ -136,24 +136,16 @@ def _records(edition: _Edition, files: list[Path]) -> tuple[Tensor, Tensor]:
 
 
 def _pickles(edition: _Edition, files: list[Path]) -> tuple[Tensor, Tensor]:
-    images, labels = [], []
-    for file in files:
-        content = read_pickled(file)
-        items = content.items() if isinstance(content, dict) else ()
-        found = {k.decode("latin1") if isinstance(k, bytes) else k: v for k, v in items}
-        pixels, numbers = found.get("data"), found.get(edition.label_key)
-        if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != (3072,):
-            raise DataError(f"{printable(file)} has no images (N, 3072) under 'data'; fetch it again")
-        if not isinstance(numbers, list) or len(numbers) != len(pixels):
-            raise DataError(f"{printable(file)} has no label for each image under {edition.label_key!r}")
-        images.append(torch.from_numpy(pixels).view(-1, 3, 32, 32))
-        labels.append(torch.tensor(numbers, dtype=torch.int64))
-    return (images[0] if len(images) == 1 else torch.cat(images)), torch.cat(labels)
+    found = [read_pickled(file, edition.label_key) for file in files]
+    images = [torch.from_numpy(pixels).view(-1, 3, 32, 32) for pixels, _ in found]
+    labels = torch.from_numpy(np.concatenate([numbers for _, numbers in found]))
+    return (images[0] if len(images) == 1 else torch.cat(images)), labels
 
 
 def _splits(edition: _Edition, source: Path, train: tuple[Tensor, Tensor], test: tuple[Tensor, Tensor]) -> Splits:
     for _, labels in (train, test):
-        if int(labels.min()) < 0 or int(labels.max()) >= len(edition.classes):
-            raise DataError(f"{printable(source)} has label {int(labels.max())}: not the files of {edition.name}")
+        wrong = labels[(labels < 0) | (labels >= len(edition.classes))]
+        if len(wrong):
+            raise DataError(f"{printable(source)} has label {int(wrong[0])}: not the files of {edition.name}")
     parts = [ImageDataset(images, labels, edition.classes) for images, labels in (train, test)]
     return Splits(parts[0], parts[1], edition.normalisation, edition.name, source=source)
