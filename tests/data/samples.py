@@ -1,7 +1,10 @@
 """Small synthetic data in the layouts that people have on disk."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 import torch
 from PIL import Image
 
@@ -37,3 +40,15 @@ def make_splits(classes=10, each=6, shape=(3, 4, 4)) -> Splits:
 def numbers(images: torch.Tensor) -> list[int]:
     """Which images of `make_splits` these are."""
     return (images[:, 0, 0, 0].long() * 256 + images[:, 0, 0, 1].long()).tolist()
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """Whoever writes a file of more bytes than this gets an error, as on a full disk."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
