@@ -8,9 +8,14 @@ Modules that need torch are imported inside the functions, so that `remix --help
 
 from __future__ import annotations
 
+import io
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from types import FrameType
+from typing import NoReturn
 
 from remix.allocator import keep_freed_memory
 from remix.command_line import build_parser
@@ -21,6 +26,8 @@ from remix.commands.models import audit, evaluate, export, inspect, predict
 from remix.commands.reproduction import reproduce
 from remix.commands.runs import compare, report, run, sweep
 from remix.extensions import VARIABLE, import_extensions
+from remix.support.memory_errors import out_of_memory
+from remix.support.text import printable
 
 __all__ = ["COMMANDS", "main"]
 
@@ -48,6 +55,11 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 
 _TRAINING = {"learn", "run", "dream"}
+_RESUMABLE = {"run", "sweep", "reproduce"}
+_MORE_MEMORY = (
+    "there is not enough memory for this; free some, raise the limit of this process (ulimit -v), or ask for less at a "
+    "time (smaller images, batches or numbers of samples)"
+)
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -56,21 +68,56 @@ def main(args: Sequence[str] | None = None) -> None:
     What a person can set right ends with one sentence and status 2. With REMIX_TRACEBACK set, Python's whole report is
     shown instead. Files and modules that REMIX_IMPORT names are imported first: they may register more.
     """
+    if args is None:  # the process is ours alone
+        _own_process()
     given = list(sys.argv[1:] if args is None else args)
     chosen = build_parser(COMMANDS).parse_args(given or ["--help"])
-    if args is None and chosen.subcommand in _TRAINING:  # the process is ours alone
+    name = chosen.subcommand
+    if args is None and name in _TRAINING:
         keep_freed_memory()
     try:
         import_extensions(os.environ.get(VARIABLE, ""))
-        COMMANDS[chosen.subcommand](**chosen[chosen.subcommand].as_dict())
-    except (ValueError, OSError) as error:
-        if os.environ.get("REMIX_TRACEBACK"):
+        COMMANDS[name](**chosen[name].as_dict())
+    except (ValueError, OSError, MemoryError, RuntimeError) as error:
+        short = out_of_memory(error)
+        if os.environ.get("REMIX_TRACEBACK") or (isinstance(error, RuntimeError) and not short):
             raise
-        print(f"remix {chosen.subcommand}: {error}", file=sys.stderr)
-        sys.exit(2)
+        _end(name, _MORE_MEMORY if short else str(error), 2)
     except KeyboardInterrupt:
-        print(f"remix {chosen.subcommand}: interrupted, nothing was written", file=sys.stderr)
-        sys.exit(130)
+        _end(name, "interrupted, nothing was written", 130)
+    except _EndedError as end:
+        saved = "; the same command with --resume goes on" if name in _RESUMABLE else ""
+        _end(name, f"ended by {end.signal.name}; no file is left half written{saved}", 128 + end.signal)
+
+
+class _EndedError(SystemExit):
+    """A signal that ends the process, as an exception: what is under way can clean up."""
+
+    def __init__(self, number: int) -> None:
+        self.signal = signal.Signals(number)
+        super().__init__(128 + number)
+
+
+def _own_process() -> None:
+    """Let signals that end the process raise, and let every text be printed, with escapes where there is no letter."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    for ending in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, ending, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # not under nohup
+            signal.signal(number, _raise)
+
+
+def _raise(number: int, _: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_IGN)  # `timeout` and others send it twice
+    raise _EndedError(number)
+
+
+def _end(command: str, reason: str, status: int) -> NoReturn:
+    with suppress(OSError):  # a terminal that is gone
+        print("\n".join(map(printable, f"remix {command}: {reason}".splitlines())), file=sys.stderr)
+    sys.exit(status)
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ def run_locally(
                 ends[job.name] = status
                 report(job, status)
             time.sleep(_BETWEEN_LOOKS)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):  # the latter after TERM or HUP
         sweep.interrupt()
         raise
     return ends

@@ -17,8 +17,11 @@ from safetensors.torch import save
 from torch import Tensor
 
 from remix.support.atomic import written_whole
+from remix.support.documents import DocumentError, parse_json
+from remix.support.files import open_regular
+from remix.support.memory_errors import out_of_memory
 
-__all__ = ["DamagedFileError", "FileHeader", "StoredTensor", "read_file", "read_header", "write_file"]
+__all__ = ["DamagedFileError", "FileHeader", "StoredTensor", "read_file", "read_header", "serialised", "write_file"]
 
 _HEADER = "remix"
 _CHECKSUM = "remix-sha256"
@@ -58,7 +61,7 @@ class FileHeader:
 def write_file(path: str | Path, kind: str, version: int, tensors: Mapping[str, Tensor], content: Any) -> None:
     """Write tensors and a JSON-able ``content`` to one safetensors file.
 
-    It is there whole or not at all, also after a crash.
+    It is there whole or not at all, also after a crash; equal arguments give equal bytes.
 
     Args:
         path: the file.
@@ -75,12 +78,22 @@ def write_file(path: str | Path, kind: str, version: int, tensors: Mapping[str, 
     data = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     sums = {name: _checksum(tensor) for name, tensor in data.items()}
     header = json.dumps({"kind": kind, "version": version, "checksums": sums, "content": content}, sort_keys=True)
-    payload = save(data, {_HEADER: header, _CHECKSUM: hashlib.sha256(header.encode()).hexdigest()})
+    payload = serialised(data, {_HEADER: header, _CHECKSUM: hashlib.sha256(header.encode()).hexdigest()})
     length = int.from_bytes(payload[:8], "little")
     if length > _LONGEST_HEADER:
         raise ValueError(f"the description of {path} would take {length:,} bytes, at most {_LONGEST_HEADER:,}")
     with written_whole(path) as file:
         file.write(payload)
+
+
+def serialised(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
+    """The bytes of a safetensors file, the same for equal arguments: the library orders metadata at random."""
+    payload = save(dict(tensors), dict(metadata))
+    end = 8 + int.from_bytes(payload[:8], "little")
+    header = json.loads(payload[8:end])
+    text = json.dumps(header, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # numbers begin at a multiple of 8, as the library has them
+    return b"".join((len(text).to_bytes(8, "little"), text, memoryview(payload)[end:]))
 
 
 def read_header(path: str | Path, kind: str, version: int, oldest: int | None = None) -> FileHeader:
@@ -121,29 +134,31 @@ def read_file(path: str | Path, kind: str, version: int, oldest: int | None = No
 def _opened(path: str | Path, kind: str) -> Iterator[Any]:
     """A safetensors file whose outer header is of a sane length and names nothing twice."""
     path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"no file {path}")
     try:
         _check_outer(path)
         with safe_open(path, "pt") as file:
             yield file
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"no file {path}") from error
     except DamagedFileError:
         raise
     # Besides its own error the library raises what Python's readers raise on what is not a safetensors file.
-    except (SafetensorError, RuntimeError, ValueError, TypeError, AttributeError, KeyError, MemoryError) as error:
+    except (SafetensorError, RuntimeError, ValueError, TypeError, AttributeError, KeyError) as error:
+        if out_of_memory(error):
+            raise
         raise DamagedFileError(f"{path} is no {kind} file: it is damaged, cut short, or of another format") from error
 
 
 def _check_outer(path: Path) -> None:
     """Other readers may take the first or the last of two equal names: a file must not look different to them."""
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         length = int.from_bytes(file.read(8), "little")
         if length > _LONGEST_HEADER:
             raise ValueError(f"a header of {length} bytes")
         try:
-            _json(file.read(length))
-        except _TwiceError as error:
-            raise DamagedFileError(f"{path} is damaged: its header has {error}") from error
+            parse_json(file.read(length))
+        except DocumentError as error:
+            raise DamagedFileError(f"{path} is damaged: its header is {error}") from error
 
 
 def _checked_header(
@@ -175,11 +190,9 @@ def _header(path: Path, metadata: Mapping[str, str] | None, kind: str) -> dict[s
     if metadata.get(_CHECKSUM) != hashlib.sha256(text.encode()).hexdigest():
         raise DamagedFileError(f"{path} is damaged: the checksum of its header does not fit")
     try:
-        header = _json(text)
-    except _TwiceError as error:
-        raise DamagedFileError(f"{path} is damaged: its header has {error}") from error
-    except (ValueError, RecursionError) as error:
-        raise DamagedFileError(f"{path} is damaged: its header is not JSON") from error
+        header = parse_json(text)
+    except DocumentError as error:
+        raise DamagedFileError(f"{path} is damaged: its header is {error}") from error
     if not isinstance(header, dict) or not {"kind", "version", "checksums", "content"} <= set(header):
         raise DamagedFileError(f"{path} is damaged: its header lacks what every remix file has")
     if header["kind"] != kind:
@@ -191,24 +204,6 @@ def _stored(part: Any) -> StoredTensor:
     shape, dtype = tuple(part.get_shape()), str(part.get_dtype())
     bits = int("".join(filter(str.isdigit, dtype.partition("_")[0])) or 8)  # "F32", "BF16", "F8_E4M3", "BOOL"
     return StoredTensor(dtype, shape, bits * math.prod(shape) // 8)
-
-
-class _TwiceError(ValueError):
-    """A name that is in one JSON object twice."""
-
-
-def _json(text: str | bytes) -> Any:
-    """JSON in which no object has a name twice. Raises ValueError or RecursionError if it is not."""
-
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        names: dict[str, Any] = {}
-        for name, value in pairs:
-            if name in names:
-                raise _TwiceError(f"{name[:60]!r} twice")
-            names[name] = value
-        return names
-
-    return json.loads(text, object_pairs_hook=once)
 
 
 def _checksum(tensor: Tensor) -> str:

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from remix.support.text import printable
 
-__all__ = ["IrregularFileError", "open_regular", "read_limited"]
+__all__ = ["IrregularFileError", "check_regular", "open_regular", "read_limited"]
 
 _KINDS = {
     stat.S_IFIFO: "a pipe",
@@ -40,11 +40,11 @@ def open_regular(path: str | Path) -> BinaryIO:
         OSError: if it cannot be opened; a folder raises IsADirectoryError.
 
     """
-    _check_regular(path, os.stat(path).st_mode)  # before opening: that alone can wait, or move a tape
+    check_regular(path)  # before opening: that alone can wait, or move a tape
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     file = os.fdopen(handle, "rb")
     try:
-        _check_regular(path, os.fstat(handle).st_mode)  # what was opened, should it have been exchanged meanwhile
+        _check_mode(path, os.fstat(handle).st_mode)  # what was opened, should it have been exchanged meanwhile
     except BaseException:
         file.close()
         raise
@@ -66,7 +66,12 @@ def read_limited(path: str | Path, most: int) -> bytes:
     return content
 
 
-def _check_regular(path: str | Path, mode: int) -> None:
+def check_regular(path: str | Path) -> None:
+    """Check that this is a regular file, or a link to one. Raises as `open_regular`."""
+    _check_mode(path, os.stat(path).st_mode)
+
+
+def _check_mode(path: str | Path, mode: int) -> None:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(f"{printable(str(path))} is a folder, not a file")
     if not stat.S_ISREG(mode):

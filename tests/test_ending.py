@@ -1,0 +1,90 @@
+"""How the command ends when it is ended from outside, has no memory, or no letters."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from remix.cli import main
+
+WRITING = """
+import time
+from remix.support.atomic import written_whole
+with written_whole("model.remix") as file:
+    file.write(b"half")
+    file.flush()
+    print("writing", flush=True)
+    time.sleep(600)
+"""
+
+
+def started(folder, code, **more):
+    """The command in the middle of something that an extension does."""
+    (folder / "extension.py").write_text(code)
+    environment = {**os.environ, "REMIX_IMPORT": "extension.py", **more.pop("env", {})}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(
+        [sys.executable, "-m", "remix.cli", "run", "none"], cwd=folder, env=environment, **pipes, **more
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_end_leaves_no_half_written_file(number, tmp_path):
+    with started(tmp_path, WRITING) as process:
+        assert process.stdout.readline() == "writing\n"
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert said == f"remix run: ended by {number.name}; no file is left half written; " \
+        "the same command with --resume goes on\n"  # fmt: skip
+    assert os.listdir(tmp_path) == ["extension.py"]
+
+
+def test_who_ignores_that_the_terminal_is_closed_goes_on(tmp_path):
+    ignored = {"preexec_fn": lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)}  # as nohup does
+    with started(tmp_path, "import os, signal; os.kill(os.getpid(), signal.SIGHUP)", **ignored) as process:
+        _, said = process.communicate(timeout=60)
+    assert "ended by" not in said
+    assert "preset" in said
+
+
+@pytest.mark.parametrize(
+    "error", ["MemoryError()", "RuntimeError('DefaultCPUAllocator: can\\'t allocate memory: you tried to ...')"]
+)
+def test_no_memory_is_told_in_a_sentence(error, monkeypatch, capsys):
+    import remix.cli
+
+    def full() -> None:
+        """Nothing."""
+        raise eval(error)
+
+    monkeypatch.setitem(remix.cli.COMMANDS, "methods", full)
+    with pytest.raises(SystemExit) as stop:
+        main(["methods"])
+    assert stop.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("remix methods: there is not enough memory")
+    assert len(said.splitlines()) == 1
+
+
+def test_an_error_in_the_package_itself_is_not_hidden(monkeypatch):
+    import remix.cli
+
+    def wrong() -> None:
+        """Nothing."""
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setitem(remix.cli.COMMANDS, "methods", wrong)
+    with pytest.raises(RuntimeError, match="a fault of ours"):
+        main(["methods"])
+
+
+def test_every_text_can_be_printed(tmp_path):
+    code = "print('g\\u00fcte \\udcff'); raise ValueError('g\\u00fcte \\udcff \\x1b[2J')"
+    with started(tmp_path, code, env={"PYTHONIOENCODING": "ascii"}) as process:
+        shown, said = process.communicate(timeout=60)
+    assert shown == "g\\xfcte \\udcff\n"
+    assert "g\\xfcte \\xff \\x1b[2J" in said
+    assert "Traceback" not in said
