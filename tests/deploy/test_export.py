@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import json
 import os
+import resource
+import subprocess
+import sys
 import zipfile
 from dataclasses import replace
 
@@ -17,6 +21,7 @@ from remix.data import Preprocessing
 from remix.deploy import export as exporting
 from remix.deploy import export_formats
 from remix.deploy.export import SUFFIXES, export
+from remix.deploy.export_formats import Plain
 from remix.deploy.plain_network import PlainNetwork, card, probe
 from remix.learning import Model, load_model, save_model
 from remix.networks import Classifier, GrowingHead, create_backbone, load_classifier
@@ -131,6 +136,28 @@ def test_no_space_left(remix, model_file, format, monkeypatch):
     assert set(os.listdir(target.parent)) == {"model.remix", target.name}
 
 
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_model_that_gives_nan_is_not_exported(model, format, tmp_path):
+    broken = replace(model, classifier=copy.deepcopy(model.classifier))
+    with torch.no_grad():
+        next(broken.classifier.parameters()).fill_(torch.nan)
+    with pytest.raises(ValueError, match=r"NaN or infinite"):
+        export(broken, format, tmp_path / "m")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_file_that_may_not_be_so_long_is_a_sentence(model_file, format):
+    def short_of_room() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+    words = [sys.executable, "-m", "remix.cli", "export", str(model_file), "--format", format]
+    done = subprocess.run(words, capture_output=True, text=True, preexec_fn=short_of_room, timeout=120)
+    assert done.returncode == 2
+    assert done.stderr == "remix export: [Errno 27] File too large\n"
+    assert os.listdir(model_file.parent) == ["model.remix"]
+
+
 def test_ctrl_c_leaves_nothing(remix, model_file, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
@@ -144,11 +171,11 @@ def test_ctrl_c_leaves_nothing(remix, model_file, monkeypatch):
 
 def test_other_answers_are_not_written(model, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        exporting, "_WRITERS", {"torch": lambda model, path: (lambda x: model.classifier(x) + 1, "a test")}
+        exporting, "_FORMATS", {"torch": lambda model: Plain(b"", lambda x: model.classifier(x) + 1, "a test")}
     )
     with pytest.raises(ValueError, match="a logit differs by 1"):
         export(model, "torch", tmp_path / "m.pt2")
-    monkeypatch.setattr(exporting, "_WRITERS", {"torch": lambda *_: (lambda x: x, "a test")})
+    monkeypatch.setattr(exporting, "_FORMATS", {"torch": lambda _: Plain(b"", lambda x: x, "a test")})
     with pytest.raises(ValueError, match="does not give the model's answers"):
         export(model, "torch", tmp_path / "m.pt2")
     assert os.listdir(tmp_path) == []

@@ -24,6 +24,20 @@ def test_the_date_is_now_with_a_time_zone():
     assert abs((datetime.now(date.tzinfo) - date).total_seconds()) < 3600
 
 
+def test_the_date_can_be_settled_so_that_equal_steps_are_equal(monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    assert LearnStep(("cat",), (1,), "remix").date == "2023-11-14T22:13:20+00:00"
+    for wrong in ("today", "9" * 30):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", wrong)
+        with pytest.raises(ValueError, match="SOURCE_DATE_EPOCH must be seconds since 1970"):
+            LearnStep(("cat",), (1,), "remix")
+
+
+def test_accuracies_on_dreams_that_earlier_files_hold_are_not_read():
+    old = {**STEP.to_dict(), "accuracies": {"old classes, dreams, before": 100.0, "old classes, dreams": 100.0}}
+    assert LearnStep.from_dict(old).accuracies == {}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -62,3 +62,50 @@ def test_a_state_of_another_method_or_network_is_refused(tmp_path):
     del tensors["student/backbone.convolutions.0.conv.weight"]
     with pytest.raises(ValueError, match="does not fit this network"):
         restore(tiny_learner("finetune", stream), tensors, record, {})
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory):
+    """Of a learner within its second task."""
+    folder = tmp_path_factory.mktemp("state")
+    saved_on_the_way("finetune", folder)
+    return read_file(folder / "3", "test", 1)
+
+
+HOSTILE = [None, -1, 10**30, "x", [], {}, [10**12], [[]], {"a": 1}, float("nan"), True]
+
+
+def test_a_state_with_sound_checksums_and_wrong_fields_is_told_in_a_sentence(state):
+    tensors, record = state
+    stream = tiny_stream(15)
+    changed = [{key: v for key, v in record.items() if key != gone} for gone in record]
+    changed += [record | {key: value} for key in record for value in HOSTILE]
+    said = []
+    for one in [*changed, {}, None, []]:
+        try:
+            restore(tiny_learner("finetune", stream), tensors, one, {})
+        except ValueError as error:
+            said.append(str(error))
+    assert len(said) > 0.8 * len(changed)
+    assert [text for text in said if not text.startswith("the state ") or "\n" in text] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("counts", lambda t: t - 10**6),
+        ("counts", lambda t: t[None]),
+        ("generator", lambda t: t[:-1]),
+        ("student/head.classifiers.0.weight", lambda t: t[:1]),
+        ("student/head.classifiers.0.weight", lambda t: t * torch.nan),
+        ("teacher/head.classifiers.0.weight", None),
+        ("memory/none", lambda _: torch.zeros(3)),
+    ],
+)
+def test_wrong_tensors_of_a_state_are_told_in_a_sentence(state, name, change):
+    tensors, record = state
+    changed = {key: t for key, t in tensors.items() if key != name}
+    if change is not None:
+        changed[name] = change(tensors.get(name))
+    with pytest.raises(ValueError, match=r"the state (does not fit this network|lacks)"):
+        restore(tiny_learner("finetune", tiny_stream(15)), changed, record, {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -200,8 +201,9 @@ def edit_content(path, value):
         (["classes"], ["cat", "dog", 7], "7 is not a name"),
         (["classes"], None, "'classes' is missing"),
         (["preprocessing", "size"], 4000, "its images would be of"),
-        (["preprocessing", "mean"], [float("nan")], "its images would be of"),
-        (["preprocessing", "std"], [0.0], "std"),
+        (["preprocessing", "mean"], [float("nan")], "mean and std need"),
+        (["preprocessing", "std"], [0.0], "std positive"),
+        (["preprocessing", "std"], [1e-300], "std positive and none beyond"),
         (["preprocessing"], 5, "preprocessing needs"),
         (["memory"], None, "statistics that its header does not describe"),
         (["memory", "layers"], [], "which no memory holds"),
@@ -227,6 +229,48 @@ def test_weights_that_are_not_numbers(change):
 
     with pytest.raises(DamagedFileError, match=r"backbone.convolutions.0.conv.weight' hold NaN"):
         load_model(change(edit))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("backbone.convolutions.0.bn.running_var", -1.0, "the running variance .* is negative"),
+        ("backbone.convolutions.1.conv.weight", 3e38, "the network gives NaN or infinite numbers"),
+        ("head.classifiers.0.weight", 3e38, "the network gives NaN or infinite numbers"),
+    ],
+)
+@pytest.mark.parametrize("statistics", [True, False])
+def test_a_network_that_cannot_compute_is_refused(change, name, value, message, statistics):
+    def edit(tensors, content):
+        tensors[f"network/{name}"].fill_(value)
+        if not statistics:
+            del content["memory"]
+            for key in [key for key in tensors if key.startswith("memory/")]:
+                del tensors[key]
+
+    with pytest.raises(DamagedFileError, match=message):
+        load_model(change(edit))
+
+
+def test_a_model_of_thousands_of_tasks_opens_in_seconds(model, tmp_path):
+    count = 12_000
+    head = GrowingHead(model.classifier.head.feature_dim, [1] * count)
+    names = tuple(f"class {i}" for i in range(count))
+    many = Model(Classifier(model.classifier.backbone, head), "convnet8", OPTIONS, names, model.preprocessing)
+    save_model(tmp_path / "many.remix", many)
+    began = time.process_time()
+    found = load_model(tmp_path / "many.remix")
+    assert time.process_time() - began < 10  # it was 25 while every task looked at all the others
+    assert torch.equal(found.classifier.head.classifier(-1).weight, head.classifier(-1).weight)
+
+
+def test_no_memory_is_not_taken_for_damage(saved, monkeypatch):
+    def full(*_, **__):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes")
+
+    monkeypatch.setattr("remix.learning.model_file.create_backbone", full)
+    with pytest.raises(RuntimeError, match="can't allocate memory"):
+        load_model(saved)
 
 
 def test_weights_in_another_precision_are_refused(change):

@@ -40,8 +40,8 @@ def learn(
 
     With one folder, the first classes: remix learn IMAGES/ --out model.remix. With a model and a folder, more classes:
     remix learn model.remix NEW_IMAGES/ --out model2.remix. The model is never changed; the new one is written whole or
-    not at all. At the end a table tells how well the old classes (on dreams of them) and the new ones (on a part of the
-    images that was held out) are told apart.
+    not at all. At the end a table tells how well the new classes (on a part of the images that was held out) and, with
+    --check, the old ones are told apart.
 
     What is not given is chosen by the data. With --weights and up to 5,000 images all but the last block of the network
     stays frozen; without weights everything learns. Training stops when the held-out part gets no better.

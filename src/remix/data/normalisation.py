@@ -11,13 +11,15 @@ from remix.data.errors import DataError
 
 __all__ = ["CLIP", "IMAGENET", "Normalisation"]
 
+_LARGEST = 1e6  # of a mean, a deviation and one over it
+
 
 @dataclass(frozen=True)
 class Normalisation:
     """Mean and standard deviation of each channel of images whose values run from 0 to 1.
 
     Raises:
-        DataError: if the two differ in length or a deviation is not positive.
+        DataError: if the two differ in length, or numbers are so small or large that images would overflow.
 
     """
 
@@ -27,8 +29,12 @@ class Normalisation:
     def __post_init__(self) -> None:
         object.__setattr__(self, "mean", tuple(float(m) for m in self.mean))
         object.__setattr__(self, "std", tuple(float(s) for s in self.std))
-        if not self.mean or len(self.mean) != len(self.std) or min(self.std) <= 0:
-            raise DataError(f"mean and std need one number per channel, std positive; got {self.mean} and {self.std}")
+        sane = all(abs(m) <= _LARGEST for m in self.mean) and all(1 / _LARGEST <= s <= _LARGEST for s in self.std)
+        if not self.mean or len(self.mean) != len(self.std) or not sane:  # NaN is not sane either
+            raise DataError(
+                f"mean and std need one number per channel, std positive and none beyond {_LARGEST:g}; "
+                f"got {self.mean} and {self.std}"
+            )
 
     @property
     def channels(self) -> int:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
+import math
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from remix.deploy.export_formats import Written, write_onnx, write_safetensors, write_torch
+from remix.deploy.export_formats import Plain, as_onnx, as_safetensors, as_torch
 from remix.deploy.plain_network import probe
 from remix.learning import Model
 from remix.networks.probe import evaluating
@@ -21,11 +21,7 @@ __all__ = ["SUFFIXES", "Exported", "export"]
 SUFFIXES = {"onnx": ".onnx", "torch": ".pt2", "safetensors": ".safetensors"}
 """Formats, and how their files end."""
 
-_WRITERS: dict[str, Callable[[Model, Path], Written]] = {
-    "onnx": write_onnx,
-    "torch": write_torch,
-    "safetensors": write_safetensors,
-}
+_FORMATS: dict[str, Callable[[Model], Plain]] = {"onnx": as_onnx, "torch": as_torch, "safetensors": as_safetensors}
 _TOLERANCE = 1e-3  # of the largest logit
 _BATCHES = (1, 5)
 
@@ -67,33 +63,34 @@ def export(model: Model, format: str, out: str | Path) -> Exported:
     if format not in SUFFIXES:
         raise ValueError(f"--format knows {', '.join(SUFFIXES)}, got {format!r}")
     out = Path(out)
-    with tempfile.TemporaryDirectory(prefix=".remix-export-", dir=out.parent) as folder:
-        run, program = _WRITERS[format](model, Path(folder, out.name))
-        difference, largest = _compare(model, run)
-        if not difference <= _TOLERANCE * max(largest, 1.0):  # also refuses NaN
-            raise ValueError(
-                f"the exported network does not give the model's answers: a logit differs by {difference:.2g} "
-                f"({program}, largest logit {largest:.2g}). Nothing was written"
-            )
-        made = sorted(Path(folder).iterdir())
-        for file in made:
-            with open(file, "rb") as source, written_whole(out.parent / file.name) as target:
-                shutil.copyfileobj(source, target)
-    files = tuple(out.parent / file.name for file in made)
-    return Exported(files, difference, largest, program, sum(_BATCHES))
+    plain = _FORMATS[format](model)
+    difference, largest = _compare(model, plain.run)
+    if not math.isfinite(largest):
+        raise ValueError("the model gives NaN or infinite logits. Nothing was written")
+    if not difference <= _TOLERANCE * max(largest, 1.0):  # also refuses NaN
+        raise ValueError(
+            f"the exported network does not give the model's answers: a logit differs by {difference:.2g} "
+            f"({plain.program}, largest logit {largest:.2g}). Nothing was written"
+        )
+    files = {out: plain.content} | ({} if plain.note is None else {out.with_suffix(".json"): plain.note})
+    with ExitStack() as stack:  # none takes its place before all have found room
+        for file, content in files.items():
+            target = stack.enter_context(written_whole(file))
+            target.write(content)
+            target.flush()
+    return Exported(tuple(files), difference, largest, plain.program, sum(_BATCHES))
 
 
 def _compare(model: Model, run: Callable[[torch.Tensor], torch.Tensor]) -> tuple[float, float]:
     """Largest difference of a logit, and largest logit, over batches of several sizes."""
-    difference = largest = 0.0
+    differences, sizes = [], []
     parameter = next(model.classifier.parameters())
     with evaluating(model.classifier):
         for count in _BATCHES:
             images = probe(model, count)
             expected = model.classifier(images.to(parameter)).float().cpu()
             found = run(images).float().cpu()
-            if found.shape != expected.shape:
-                return float("inf"), float(expected.abs().max())
-            difference = max(difference, float((found - expected).abs().max()))
-            largest = max(largest, float(expected.abs().max()))
-    return difference, largest
+            same = found.shape == expected.shape
+            differences.append((found - expected).abs().max() if same else torch.tensor(math.inf))
+            sizes.append(expected.abs().max())
+    return float(torch.stack(differences).max()), float(torch.stack(sizes).max())  # of torch: NaN stays NaN

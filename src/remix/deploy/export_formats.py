@@ -1,4 +1,4 @@
-"""Writers of plain networks: ONNX, torch.export and safetensors. Each gives a function that runs what was written."""
+"""A model as bytes of other formats: ONNX, torch.export and safetensors; each with a function that runs the bytes."""
 
 from __future__ import annotations
 
@@ -10,25 +10,38 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load
 from torch import Tensor
 
 from remix.deploy.plain_network import PlainNetwork, card, probe
 from remix.learning import Model
-from remix.networks import load_classifier
-from remix.networks.weights import published_keys
+from remix.networks.weights import classifier_of, published_keys
+from remix.statistics.storage import serialised
 
-__all__ = ["Written", "write_onnx", "write_safetensors", "write_torch"]
-
-Written = tuple[Callable[[Tensor], Tensor], str]
-"""What runs the exported network on images (N, C, H, W), and the name of the program that does it."""
+__all__ = ["Plain", "as_onnx", "as_safetensors", "as_torch"]
 
 
-def write_onnx(model: Model, path: Path) -> Written:
+class Plain(NamedTuple):
+    """An exported network that is not written yet.
+
+    Attributes:
+        content: bytes of its file.
+        run: images (N, C, H, W) -> logits, by these bytes.
+        program: that runs them.
+        note: bytes of the JSON file beside it, if there is one.
+
+    """
+
+    content: bytes
+    run: Callable[[Tensor], Tensor]
+    program: str
+    note: bytes | None = None
+
+
+def as_onnx(model: Model) -> Plain:
     """ONNX with a free number of images; the note of `card` is in its metadata.
 
     Raises:
@@ -53,19 +66,19 @@ def write_onnx(model: Model, path: Path) -> Written:
         )
     for key, value in card(model).items():
         program.model.metadata_props[key] = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    program.save(path, external_data=False)
-    return _onnx_runner(path)
+    content: bytes = program.model_proto.SerializeToString(deterministic=True)
+    return Plain(content, *_onnx_runner(content))
 
 
-def _onnx_runner(path: Path) -> Written:
+def _onnx_runner(content: bytes) -> tuple[Callable[[Tensor], Tensor], str]:
     import onnx
 
-    network = onnx.load(str(path))
+    network = onnx.load_model_from_string(content)
     onnx.checker.check_model(network, full_check=True)
     if find_spec("onnxruntime") is not None:
         import onnxruntime
 
-        session: Any = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        session: Any = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
         name = "onnxruntime"
     else:
         from onnx.reference import ReferenceEvaluator
@@ -74,7 +87,7 @@ def _onnx_runner(path: Path) -> Written:
     return lambda images: torch.from_numpy(session.run(None, {"images": images.numpy()})[0]), name
 
 
-def write_torch(model: Model, path: Path) -> Written:
+def as_torch(model: Model) -> Plain:
     """A program of torch.export with a free number of images; the note of `card` is in it as extra/remix.json.
 
     Raises:
@@ -96,20 +109,20 @@ def write_torch(model: Model, path: Path) -> Written:
             f"torch {torch.__version__} puts a pickle into its programs ({pickles[0]}), which this package does not "
             "write: use a newer torch, or another --format"
         )
-    path.write_bytes(content.getvalue())
-    return torch.export.load(path).module(), "torch.export"
+    content.seek(0)
+    return Plain(content.getvalue(), torch.export.load(content).module(), "torch.export")
 
 
-def write_safetensors(model: Model, path: Path) -> Written:
+def as_safetensors(model: Model) -> Plain:
     """The state dict with the key names that are usual for the network, and the note of `card` beside it as JSON."""
     network = PlainNetwork(model)
     names = published_keys(network.backbone, model.options)
     tensors = {names[key]: tensor.contiguous() for key, tensor in network.backbone.state_dict().items()}
     tensors |= {f"fc.{key}": tensor.contiguous() for key, tensor in network.fc.state_dict().items()}
     note = json.dumps(card(model), ensure_ascii=False, indent=2)
-    save_file(tensors, path, {"format": "pt", "remix": note})
-    path.with_suffix(".json").write_text(note + "\n", encoding="utf-8")
-    return load_classifier(model.backbone, path, **dict(model.options)).eval(), "safetensors"
+    content = serialised(tensors, {"format": "pt", "remix": note})
+    again = classifier_of(model.backbone, load(content), "the export", **dict(model.options)).eval()
+    return Plain(content, again, "safetensors", f"{note}\n".encode())
 
 
 @contextmanager

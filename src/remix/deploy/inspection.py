@@ -198,22 +198,23 @@ def _kind(name: str) -> str:
 
 
 def _classes(model: Model) -> Iterable[ClassEntry]:
-    first: dict[str, LearnStep] = {}
+    first: dict[str, tuple[LearnStep, int]] = {}
     later: dict[str, list[str]] = {}
     for step in model.history:
-        for name in step.classes:
-            if name in step.extended:
+        known = set(step.extended)
+        for name, count in zip(step.classes, step.images, strict=True):
+            if name in known:
                 later.setdefault(name, []).append(step.date)
             else:
-                first[name] = step
+                first[name] = step, count
     records = () if model.memory is None else model.memory.classes
     tasks = () if model.memory is None else model.memory.tasks
     task_of = {label: number for number, task in enumerate(tasks, 1) for label in task.labels}
     for label, name in enumerate(model.classes):
-        start = first.get(name)
         images = records[label].images if label < len(records) else None
         learned, method = (f"task {task_of[label]}" if label in task_of else None), None
-        if start is not None:
-            learned, method = start.date, start.method
-            images = start.images[start.classes.index(name)] if images is None else images
+        if name in first:
+            step, count = first[name]
+            learned, method = step.date, step.method
+            images = count if images is None else images
         yield ClassEntry(label, name, images, learned, method, tuple(later.get(name, ())))

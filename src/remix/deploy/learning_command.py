@@ -171,9 +171,6 @@ def _table(model: Model, step: LearnStep, old: int, before: Evaluation | None, a
     found, new = step.accuracies, len(model.classes) - old
     if "held-out images" in found:
         table.add_row(f"all {new}", "held-out images", "", f"{found['held-out images']:.1f}")
-    if "old classes, dreams" in found:
-        past = f"{found['old classes, dreams, before']:.1f}"
-        table.add_row(f"{old} old", "dreams of them", past, f"{found['old classes, dreams']:.1f}")
     if "new classes, held-out images" in found:
         what = f"{new} new" if not step.extended else f"{len(step.classes)} in the folder"
         table.add_row(what, "held-out images", "", f"{found['new classes, held-out images']:.1f}")

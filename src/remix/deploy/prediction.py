@@ -66,7 +66,10 @@ def probabilities(model: Model, images: Tensor) -> Tensor:
     parameter = next(model.classifier.parameters())
     x = model.preprocessing.normalisation.normalise(images.to(parameter.device), parameter.dtype)
     with evaluating(model.classifier):
-        return model.classifier(x).float().softmax(1).cpu()
+        chances = model.classifier(x).float().softmax(1).cpu()
+    if not bool(torch.isfinite(chances).all()):
+        raise ValueError("the model gives NaN or infinite numbers for an image: it cannot be used")
+    return chances
 
 
 def strongest(model: Model, chances: Tensor, top: int) -> Predictions:

@@ -253,12 +253,6 @@ class _Watch:
         if len(self.held):
             right, count = self.engine.evaluate(self.held)
             found["new classes, held-out images" if old_classes else "held-out images"] = 100 * right / count
-        if self.dreams is not None:
-            before = self.dreams.logits.argmax(1) == self.dreams.labels
-            with evaluating(self.engine.student):
-                now = torch.cat([self.engine.student(images).argmax(1) for images, _ in self.dreams.batches(100)])
-            found["old classes, dreams, before"] = 100 * float(before.float().mean())
-            found["old classes, dreams"] = 100 * float((now == self.dreams.labels).float().mean())
         return found
 
 

@@ -133,7 +133,10 @@ class Learner:
             before = self.generator.get_state()
             self.modules[name] = make().to(self.team.device)
             if name in self.saved_modules:  # made once already: neither its weights nor its random numbers are new
-                self.modules[name].load_state_dict(self.saved_modules.pop(name))
+                try:
+                    self.modules[name].load_state_dict(self.saved_modules.pop(name))
+                except RuntimeError as error:
+                    raise ValueError(f"the saved weights of {name!r} are not of this method") from error
                 self.generator.set_state(before)
         return self.modules[name]  # type: ignore[return-value]
 

@@ -14,7 +14,9 @@ from remix.learning.learner import Learner
 from remix.learning.replay import TensorReplay
 from remix.learning.trainer import StageState
 from remix.networks import Classifier, GrowingHead
+from remix.networks.weights import check_numbers
 from remix.statistics import Memory
+from remix.support.memory_errors import out_of_memory
 
 __all__ = ["learner_tensors", "replay_tensors", "restore"]
 
@@ -69,23 +71,43 @@ def restore(
         replay: of `replay_tensors`.
 
     Raises:
-        ValueError: if they are of another network or method.
+        ValueError: in one sentence, if they are of another network or method, or no state at all.
 
     """
-    if record["method"] != learner.method.name:
-        raise ValueError(f"the state is of method {record['method']!r}, this learner has {learner.method.name!r}")
-    device = learner.team.device
     try:
-        _load(learner.student, record["student"], _part(tensors, "student"))
-        learner.teacher = None
-        if record["teacher"] is not None:
-            learner.teacher = _copy_of_student(learner, record["teacher"])
-            learner.teacher.load_state_dict(_part(tensors, "teacher"))
-        learner.memory = Memory.from_tensors(_part(tensors, "memory"), record["memory"]).to(device)
-    except (RuntimeError, ValueError) as error:
-        raise ValueError(f"the state does not fit this network: {str(error).splitlines()[0]}") from error
-    learner.counts = LabelCounts(max(len(tensors["counts"]), 1), device)
-    learner.counts.counts.copy_(tensors["counts"])
+        _restore(learner, tensors, record, replay)
+    except KeyError as error:
+        raise ValueError(f"the state lacks {str(error.args[0])[:60]!r}") from error
+    except (RuntimeError, ValueError, TypeError, AttributeError, IndexError, OverflowError) as error:
+        if out_of_memory(error):
+            raise
+        raise ValueError(f"the state does not fit this network: {str(error).partition(chr(10))[0][:300]}") from error
+
+
+def _restore(
+    learner: Learner, tensors: Mapping[str, Tensor], record: Mapping[str, Any], replay: Mapping[str, Tensor]
+) -> None:
+    if record["method"] != learner.method.name:
+        raise ValueError(f"it is of method {str(record['method'])[:60]!r}, this learner has {learner.method.name!r}")
+    device = learner.team.device
+    for key in ("done", "epoch", "momentum"):
+        if type(record[key]) is not int or record[key] < 0:
+            raise ValueError(f"{key} must be a whole number from 0 up")
+    student = _part(tensors, "student")
+    for size in _sizes(record["student"], student)[len(learner.student.head.task_sizes) :]:
+        learner.student.head.grow(size, generator=torch.Generator())
+    _load(learner.student, student)
+    learner.teacher = None
+    if record["teacher"] is not None:
+        teacher = _part(tensors, "teacher")
+        learner.teacher = _copy_of_student(learner, _sizes(record["teacher"], teacher))
+        _load(learner.teacher, teacher)
+    learner.memory = Memory.from_tensors(_part(tensors, "memory"), record["memory"]).to(device)
+    counts = tensors["counts"]
+    if counts.dim() != 1 or counts.dtype != torch.int64 or not bool((counts >= 1).all()):
+        raise ValueError("counts must be numbers of labels, from 1 up")
+    learner.counts = LabelCounts(max(len(counts), 1), device)
+    learner.counts.counts.copy_(counts)
     learner.modules = {}
     learner.saved_modules = {name: _part(tensors, f"module/{name}") for name in record["modules"]}
     learner.done = record["done"]
@@ -98,9 +120,15 @@ def restore(
     learner.generator.set_state(tensors["generator"])
 
 
-def _load(network: Classifier, sizes: list[int], state: dict[str, Tensor]) -> None:
-    for size in sizes[len(network.head.task_sizes) :]:
-        network.head.grow(size, generator=torch.Generator())
+def _sizes(told: Any, state: Mapping[str, Tensor]) -> list[int]:
+    """The classes of each task, if the weights are of so many."""
+    if told != [len(state[f"head.classifiers.{i}.weight"]) for i in range(len(told))]:
+        raise ValueError("its classifiers are not those it lists")
+    return list(told)
+
+
+def _load(network: Classifier, state: dict[str, Tensor]) -> None:
+    check_numbers(state)
     network.load_state_dict(state)
 
 

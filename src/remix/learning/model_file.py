@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from remix._version import __version__
 from remix.data import Preprocessing
 from remix.learning.class_names import check_class_names
 from remix.learning.history import LearnStep, check_history
 from remix.networks import Backbone, Classifier, GrowingHead, create_backbone, list_backbones
+from remix.networks.probe import evaluating, probe_images
+from remix.networks.weights import check_numbers
 from remix.statistics import DamagedFileError, Memory, StoredTensor, check_layers, read_file, read_header, write_file
+from remix.support.memory_errors import out_of_memory
 from remix.support.text import printable
 
 __all__ = ["KIND", "OLDEST", "VERSION", "Model", "load_model", "save_model"]
@@ -25,6 +27,7 @@ KIND, VERSION = "model", 2  # of the file; version 1 had no history and no froze
 OLDEST = 1
 
 _LONGEST_TEXT, _MOST_TEXTS = 2000, 100  # of the provenance
+_LARGEST_LOGIT = 1e12  # of random images; photographs may give some more, and that must not overflow
 _LARGEST_SIDE = 1024  # pixels: the network is run once to check its statistics, and a file must not choose the cost
 
 
@@ -71,8 +74,10 @@ class Model:
         blocks = len(self.classifier.backbone.blocks())
         if type(self.frozen) is not int or not 0 <= self.frozen <= blocks:
             raise ValueError(f"the backbone has {blocks} blocks, {str(self.frozen)[:60]} of them cannot be frozen")
-        if self.memory is not None:
-            _check_memory(self.memory, self.classifier, self.classes)
+        memory, backbone = self.memory or Memory(), self.classifier.backbone
+        _check_memory(memory, backbone, self.classes)
+        assert isinstance(backbone, nn.Module)
+        _check_answers(self.classifier, check_layers(memory.layers, backbone))
 
     def labels(self, names: Sequence[str]) -> list[int]:
         """The labels of classes by name.
@@ -137,13 +142,24 @@ def load_model(path: str | Path) -> Model:
         raise
     except KeyError as error:
         raise DamagedFileError(f"{path} is not a valid model: {str(error.args[0])[:60]!r} is missing") from error
-    except (ValueError, TypeError, AttributeError, IndexError, RuntimeError, OverflowError, MemoryError) as error:
+    except (ValueError, TypeError, AttributeError, IndexError, RuntimeError, OverflowError) as error:
+        if out_of_memory(error):
+            raise
         raise DamagedFileError(f"{path} is not a valid model: {_sentence(error)}") from error
 
 
-def _check_memory(memory: Memory, classifier: Classifier, classes: Sequence[str]) -> None:
-    backbone: Any = classifier.backbone
-    check_layers(memory.layers, backbone)
+def _check_answers(classifier: Classifier, features: Tensor | None) -> None:
+    """Whether the logits of random images are numbers; ``features`` of these images are there if they were needed."""
+    backbone = classifier.backbone
+    with evaluating(classifier):
+        if features is None:
+            features = backbone.features(probe_images(classifier, backbone.input_shape))
+        logits = classifier.head(backbone.pool(features))
+    if not bool((logits.abs() < _LARGEST_LOGIT).all()):  # false for NaN
+        raise ValueError("the network gives NaN or infinite numbers: its weights are broken, or training went astray")
+
+
+def _check_memory(memory: Memory, backbone: Backbone, classes: Sequence[str]) -> None:
     known = [record.name for record in memory.classes]
     if known and known != list(classes):
         raise ValueError(f"the memory is of other classes: {', '.join(known[:5])} ...")
@@ -200,7 +216,7 @@ def _parse(tensors: Mapping[str, Tensor], content: Any) -> Model:
             raise ValueError(f"it holds {name[:60]!r}, which no model holds")
         groups[group][rest] = tensor
     preprocessing = Preprocessing.from_dict(content["preprocessing"])
-    if preprocessing.size > _LARGEST_SIDE or not all(map(math.isfinite, preprocessing.mean + preprocessing.std)):
+    if preprocessing.size > _LARGEST_SIDE:
         raise ValueError(f"its images would be of {preprocessing}")
     name, options = _architecture(content)
     for key in ("classes", "history"):
@@ -232,12 +248,12 @@ def _architecture(content: Any) -> tuple[str, dict[str, Any]]:
 
 
 def _classifier(name: str, options: dict[str, Any], head: Any, weights: dict[str, Tensor]) -> Classifier:
-    for key, tensor in weights.items():
-        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-            raise ValueError(f"the weights {key!r} hold NaN or infinite numbers")
+    check_numbers(weights)
     backbone: Backbone = create_backbone(name, **options)
     classifier = Classifier(backbone, GrowingHead(backbone.feature_dim, head["tasks"], bias=head["bias"]))
-    classifier.load_state_dict(weights)
+    own = classifier.state_dict()
+    for key, tensor in weights.items():  # not load_state_dict, which is quadratic in the number of classifiers
+        own[key].copy_(tensor)
     return classifier.eval()
 
 

@@ -109,6 +109,8 @@ class Trainer:
         ]
         optimiser = torch.optim.SGD(groups, sgd.lr, sgd.momentum, weight_decay=sgd.weight_decay)
         for parameter, momentum in zip(parameters, state.momentum, strict=False):
+            if momentum.shape != parameter.shape:
+                raise ValueError(f"the saved momentum {tuple(momentum.shape)} is not of this stage of training")
             optimiser.state[parameter]["momentum_buffer"] = momentum.to(parameter)
         return optimiser
 

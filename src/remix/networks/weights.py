@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from remix.networks.cifar_resnet import CifarResNet
 from remix.networks.classifier import Classifier
 from remix.networks.head import GrowingHead
 from remix.networks.registry import backbone_options, create_backbone
+from remix.support.memory_errors import out_of_memory
 
 _HEAD_KEY = re.compile(r"(?:fc|linear|head)\.(weight|bias)")
 
@@ -36,18 +38,24 @@ def load_classifier(name: str, path: str | Path, **options: object) -> Classifie
         ValueError: if it is not a safetensors file, does not fit the backbone or holds no head.
 
     """
-    backbone = create_backbone(name, **{**file_options(name, path), **options})
-    head = _load(backbone, _read(path), path)
+    return classifier_of(name, read_weights(path), path, **options)
+
+
+def classifier_of(name: str, weights: Mapping[str, Tensor], source: str | Path, **options: object) -> Classifier:
+    """The same from tensors that were read from ``source`` already."""
+    plain = _without_prefix(weights)
+    backbone = create_backbone(name, **{**_usual_options(name, plain), **options})
+    head = _load(backbone, plain, source)
     if head is None:
-        raise ValueError(f"{path} holds no head (fc, linear or head): use load_weights(backbone, path) and a new head")
+        raise ValueError(
+            f"{source} holds no head (fc, linear or head): use load_weights(backbone, path) and a new head"
+        )
     return Classifier(backbone, head)
 
 
 def file_options(name: str, path: str | Path) -> dict[str, object]:
     """The options of a backbone that a file's key names ask for: see `load_classifier`. Raises as `read_weights`."""
-    if "padding" in backbone_options(name) and "layer1.0.conv1.weight" in _read(path):
-        return {"final_relu": True, "padding": "symmetric"}
-    return {}
+    return _usual_options(name, _without_prefix(read_weights(path)))
 
 
 def load_weights(backbone: Backbone, path: str | Path) -> GrowingHead | None:
@@ -62,7 +70,7 @@ def load_weights(backbone: Backbone, path: str | Path) -> GrowingHead | None:
             unchanged then.
 
     """
-    return _load(backbone, _read(path), path)
+    return _load(backbone, _without_prefix(read_weights(path)), path)
 
 
 def read_weights(path: str | Path) -> dict[str, Tensor]:
@@ -78,7 +86,10 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
         raise FileNotFoundError(f"no weights file {path}")
     try:
         weights: dict[str, Tensor] = load_file(path)
-    except SafetensorError as error:
+    # Besides its own error the library raises these for dtypes that torch does not have.
+    except (SafetensorError, RuntimeError, ValueError, TypeError, AttributeError, KeyError) as error:
+        if out_of_memory(error):
+            raise
         raise ValueError(
             f"{path} is not a readable safetensors file ({error}). Pickled checkpoints (.pt, .pth, .ckpt) are not "
             "read, since reading one can run code: convert it where you trust it with safetensors.torch.save_file"
@@ -86,9 +97,23 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
     return weights
 
 
-def _read(path: str | Path) -> dict[str, Tensor]:
-    """Read a file and drop the prefix that data-parallel training leaves on every key."""
-    return {key.removeprefix("module."): value for key, value in read_weights(path).items()}
+def check_numbers(weights: Mapping[str, Tensor]) -> None:
+    """Check that a network of these weights can compute. Raises ValueError that names the first that cannot."""
+    for key, tensor in weights.items():
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            raise ValueError(f"the weights {key!r} hold NaN or infinite numbers")
+        if key.endswith("running_var") and bool((tensor < 0).any()):
+            raise ValueError(f"the running variance {key!r} is negative")
+
+
+def _without_prefix(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Drop the prefix that data-parallel training leaves on every key."""
+    return {key.removeprefix("module."): value for key, value in weights.items()}
+
+
+def _usual_options(name: str, weights: Mapping[str, Tensor]) -> dict[str, object]:
+    usual = "padding" in backbone_options(name) and "layer1.0.conv1.weight" in weights
+    return {"final_relu": True, "padding": "symmetric"} if usual else {}
 
 
 def _load(backbone: Backbone, weights: dict[str, Tensor], path: str | Path) -> GrowingHead | None:
@@ -101,6 +126,11 @@ def _load(backbone: Backbone, weights: dict[str, Tensor], path: str | Path) -> G
     if problems:
         raise ValueError(f"{path} does not fit {type(backbone).__name__}: " + "; ".join(problems))
     built = _build_head(head, backbone.feature_dim, path)
+    try:
+        check_numbers({key: value.to(own[key].dtype) for key, value in trunk.items()})
+        check_numbers({} if built is None else built.state_dict())
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be used: {error}") from error
     for key, value in trunk.items():
         own[key].copy_(value)
     return None if built is None else built.to(next(backbone.parameters()))

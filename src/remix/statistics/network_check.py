@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from torch import nn
+from torch import Tensor, nn
 
 from remix.networks import Backbone
 from remix.networks.probe import evaluating, probe_images
@@ -16,7 +16,7 @@ __all__ = ["check_layers"]
 
 def check_layers(
     layers: Mapping[str, LayerStatistics], network: nn.Module, input_shape: tuple[int, int, int] | None = None
-) -> None:
+) -> Tensor | None:
     """Check that every layer exists in the network and has as many coordinates as its statistics.
 
     The network is run once on two random images; nothing in it changes.
@@ -26,12 +26,15 @@ def check_layers(
         network: a backbone, or any module that takes images.
         input_shape: (C, H, W) of one image; known already if the network has an ``input_shape``.
 
+    Returns:
+        what the network gave (features, if it is a backbone); None without layers, when it is not run.
+
     Raises:
         ValueError: naming the first layer that differs, and how.
 
     """
     if not layers:
-        return
+        return None
     shape = input_shape or getattr(network, "input_shape", None)
     if shape is None:
         raise ValueError(f"{type(network).__name__} does not say its input_shape: give input_shape=(C, H, W)")
@@ -42,7 +45,7 @@ def check_layers(
         raise ValueError(f"these are the statistics of another network: {error}") from error
     run = network.features if isinstance(network, Backbone) else network
     with evaluating(network), Taps(network, points) as taps:
-        run(probe_images(network, shape))
+        given: Tensor = run(probe_images(network, shape))
     for key, layer in layers.items():
         if layer.point not in taps:
             raise ValueError(f"these are the statistics of another network: '{layer.point}' is never reached in {name}")
@@ -56,3 +59,4 @@ def check_layers(
                 f"these are the statistics of another network: '{key}' has {layer.dim} coordinates, in {name} it has "
                 f"{dim} (activations {found})"
             )
+    return given
