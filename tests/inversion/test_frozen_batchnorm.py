@@ -116,6 +116,8 @@ def test_a_layer_that_is_trained_or_changed_is_heeded(layer_statistics, generato
             lambda layer: layer.running_mean.add_(1),
             lambda layer: setattr(layer.weight, "data", layer.weight.data * 2),
             lambda layer: layer.bias.add_(0.5),
+            lambda layer: layer.weight.detach().numpy().__imul__(2),
+            lambda layer: layer.running_var.data.mul_(3),
         ):
             change(net[1])
             torch.testing.assert_close(ours(), net(x))

@@ -1,18 +1,22 @@
 """torch.compile, vmap and the contract of custom operators."""
 
 import shutil
+from collections.abc import Iterator
 
 import pytest
 import torch
 from dense_twin import NAMES, ON_ROWS, OPERATIONS, assert_near, draw, exact, with_gradients
 from torch import Tensor
+from torch.distributions import Distribution
 
 from remix.laplace import LaplaceCovariance, LaplaceNormal, ops
 
 
 @pytest.fixture(autouse=True)
-def _fresh_compiler() -> None:
+def _fresh_compiler() -> Iterator[None]:
     torch.compiler.reset()
+    yield
+    Distribution.set_default_validate_args(True)  # compiling switches it off for the whole process
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

@@ -40,7 +40,6 @@ class MeasuringBatchNorm:
 
     def __init__(self, module: BatchNorm, passing: Passing, note: Callable[[Tensor], None]) -> None:
         self._module, self._passing, self._note = module, passing, note
-        self._affine: tuple[tuple[object, ...], Affine] | None = None
         self._thread: int | None = None
 
     def __enter__(self) -> MeasuringBatchNorm:
@@ -62,18 +61,14 @@ class MeasuringBatchNorm:
         return plain(self._module, passed) if then is None else passed
 
     def _map(self, layer: BatchNorm, x: Tensor) -> Affine | None:
-        """Scale and offset, made again when the layer's tensors have changed; None if the layer is not frozen."""
+        """Scale and offset as the layer's tensors are now; None if the layer is not frozen."""
         mean, variance, weight, bias = layer.running_mean, layer.running_var, layer.weight, layer.bias
         if layer.training or mean is None or variance is None or mean.dtype != x.dtype or x.dim() < 3:
             return None
-        tensors = [tensor for tensor in (mean, variance, weight, bias) if tensor is not None]
-        if any(tensor.requires_grad for tensor in tensors):
+        if any(tensor is not None and tensor.requires_grad for tensor in (mean, variance, weight, bias)):
             return None
-        state = (layer.eps, *(value for tensor in tensors for value in (tensor.data_ptr(), tensor._version)))
-        if self._affine is None or self._affine[0] != state:
-            with torch.no_grad():
-                scale = (variance + layer.eps).rsqrt()
-                scale = scale if weight is None else scale * weight
-                offset = -mean * scale if bias is None else bias - mean * scale
-                self._affine = state, (scale.contiguous(), offset.contiguous())
-        return self._affine[1]
+        with torch.no_grad():
+            scale = (variance + layer.eps).rsqrt()
+            scale = scale if weight is None else scale * weight
+            offset = -mean * scale if bias is None else bias - mean * scale
+            return scale.contiguous(), offset.contiguous()

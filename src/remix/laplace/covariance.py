@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from remix.laplace import ops
+from remix.laplace import kernels, ops
 from remix.laplace.factor import Factor
 from remix.laplace.filters import DOWN, SWEEPS
 from remix.laplace.reference import dense
@@ -23,9 +23,29 @@ from remix.laplace.validate import (
     require_positive,
 )
 
-__all__ = ["LaplaceCovariance"]
+__all__ = ["Given", "LaplaceCovariance"]
 
 DENSE_LIMIT = 4096
+
+
+class Given:
+    """A tensor given to an object, in the object's shape at every look: a kept view would miss ``.data = ...``."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, whole: Any, owner: type) -> Tensor:
+        given: Tensor = vars(whole)[self._name]
+        if given.shape == whole._shape:
+            return given
+        try:
+            return given.expand(whole._shape)
+        except RuntimeError as error:
+            shapes = f"{tuple(whole._shape)} to {tuple(given.shape)}"
+            raise ValueError(f"{self._name} has changed its shape from {shapes}: make a new object of it") from error
+
+    def __set__(self, whole: Any, given: Tensor) -> None:
+        vars(whole)[self._name] = given
 
 
 class LaplaceCovariance:
@@ -42,16 +62,17 @@ class LaplaceCovariance:
     are computed and returned in float32. Gradients flow to the rows and to all three vectors. The gradient in ``coord``
     has a kink where coordinates are equal: there the order of a stable sort decides which side is taken.
 
-    The factorisation is float64, made at first use and kept until a parameter is changed in place (changes that hide
-    from autograd's version counter, such as through ``.data``, are not seen).
+    The factorisation is float64, made at first use and kept for as long as the three vectors hold the same values.
     """
+
+    diag, weight, coord = Given(), Given(), Given()
 
     def __init__(self, diag: Tensor, weight: Tensor, coord: Tensor, validate_args: bool | None = None):
         self._validate = _default_validation() if validate_args is None else validate_args
         check_parameters(diag, weight, coord, values=self._validate)
-        shape = broadcast(diag=diag.shape, weight=weight.shape, coord=coord.shape)
-        self.diag, self.weight, self.coord = (v if v.shape == shape else v.expand(shape) for v in (diag, weight, coord))
-        self._factors: tuple[tuple[Tensor, ...], list[int] | None, list[Factor]] | None = None
+        self._shape = broadcast(diag=diag.shape, weight=weight.shape, coord=coord.shape)
+        self.diag, self.weight, self.coord = diag, weight, coord
+        self._factors: tuple[list[Tensor], list[Factor]] | None = None
 
     # --- shape ---
 
@@ -90,10 +111,9 @@ class LaplaceCovariance:
 
     def expand(self, batch_shape: torch.Size | tuple[int, ...]) -> LaplaceCovariance:
         """The same covariance with a larger batch shape (no copy)."""
-        shape = (*batch_shape, self.dim)
-        diag, weight, coord = (v.expand(shape) for v in self.parameters)
+        diag, weight, coord = (vars(self)[name] for name in ("diag", "weight", "coord"))
         expanded = LaplaceCovariance(diag, weight, coord, validate_args=False)  # the values have been looked at
-        expanded._validate = self._validate
+        expanded._validate, expanded._shape = self._validate, self.diag.expand((*batch_shape, self.dim)).shape
         return expanded
 
     # --- factorisation ---
@@ -113,27 +133,31 @@ class LaplaceCovariance:
 
     def _each(self) -> list[tuple[tuple[Tensor, Tensor, Tensor], Factor]]:
         """Parameters and current factor of every covariance of the batch."""
-        if torch.compiler.is_compiling():  # version counters are not known there: a factorisation in every graph
-            return list(zip(self._flat, self._factorise(), strict=True))
-        vectors, known = self.parameters, self._factors
-        # Inference tensors do not count versions: None is never current.
-        versions = None if any(v.is_inference() for v in vectors) else [v._version for v in vectors]
-        if known is None or known[1] is None or known[1] != versions or any(map(operator.is_not, known[0], vectors)):
-            with torch.inference_mode(False):  # what is kept must serve autograd later
-                known = self._factors = (vectors, versions, self._factorise())
-        return list(zip(self._flat, known[2], strict=True))
+        flat, factors = self._flat, self._current()
+        return list(zip(flat, factors * (len(flat) // len(factors)), strict=True))
 
-    def _factorise(self) -> list[Factor]:
+    def _current(self) -> list[Factor]:
+        """One factor per covariance of the batch, or a single one if they are all the same."""
+        vectors: Sequence[Tensor] = self.parameters
         if self.batch_shape and self._one_for_all():
-            return [Factor(*ops.factor_op(*(v.detach() for v in self._flat[0])))] * len(self._flat)
-        return [Factor(*ops.factor_op(*(v.detach() for v in vectors))) for vectors in self._flat]
+            vectors = [v.reshape(-1, self.dim)[0] for v in vectors]
+        if not checks_possible(*vectors) or any(type(v) not in (Tensor, torch.nn.Parameter) for v in vectors):
+            return _factorise(vectors)  # values that cannot be compared: not those of another time
+        known = self._factors
+        # Fused optimisers, ``.data`` and arrays that share memory change values unseen by autograd's version counters.
+        if known is None or not kernels.same(known[0], vectors):
+            check_parameters(*self.parameters, values=self._validate)
+            with torch.inference_mode(False):  # what is kept must serve autograd later
+                copies = [v.detach().clone() for v in vectors]
+                known = self._factors = copies, _factorise(copies)
+        return known[1]
 
     def _one_for_all(self) -> bool:
         """Whether the batch is one covariance, expanded."""
         return all(s == 0 or n == 1 for v in self.parameters for s, n in zip(v.stride()[:-1], v.shape, strict=False))
 
     def __getstate__(self) -> dict[str, object]:
-        """Copies leave the factorisation behind: their vectors count versions anew."""
+        """Copies leave the factorisation behind: it is soon made, and larger than the vectors."""
         return self.__dict__ | {"_factors": None}
 
     @property
@@ -281,6 +305,12 @@ class LaplaceCovariance:
         if not self.batch_shape:
             return dense(*self.parameters)
         return torch.stack([dense(*v) for v in self._flat]).reshape(self.shape)
+
+
+def _factorise(vectors: Sequence[Tensor]) -> list[Factor]:
+    """The factors of diag, weight, coord (..., D)."""
+    rows = [v.detach().reshape(-1, v.shape[-1]).unbind(0) for v in vectors]
+    return [Factor(*ops.factor_op(*triple)) for triple in zip(*rows, strict=True)]
 
 
 def _default_validation() -> bool:

@@ -58,9 +58,12 @@ def over_pairs(function: Callable[[Part, Part], Tensor], first: LaplaceCovarianc
 
 
 def _parts(covariance: LaplaceCovariance) -> list[Part]:
-    """The covariances of the batch, with the order that their factorisation has already found."""
+    """The covariances of the batch, with the order that their factorisation has already found.
+
+    Copies: autograd keeps the factors of a product, and does not see all that may be done to a parameter meanwhile.
+    """
     return [
-        Part(diag.double(), weight.double(), Axis.of(coord, factor.order))
+        Part(diag.to(torch.float64, copy=True), weight.to(torch.float64, copy=True), Axis.of(coord, factor.order))
         for (diag, weight, coord), factor in covariance._each()
     ]
 

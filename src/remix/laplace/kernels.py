@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -30,6 +30,7 @@ __all__ = [
     "filter_rows",
     "native",
     "release",
+    "same",
     "status",
     "sweep_table",
     "use",
@@ -170,6 +171,18 @@ def factorise(diag: Tensor, weight: Tensor, coord: Tensor) -> tuple[Tensor, Tens
     swept = (reference if path == "reference" else blocked).factorise(ordered["diag"], ordered["weight"], phi, q)
     named = ordered | swept
     return order, rank, torch.stack([named[name] for name in VECTORS])
+
+
+def same(ones: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
+    """Whether tensors have the same shapes, dtypes, devices and values, pair by pair."""
+    library = native()
+    for one, other in zip(ones, others, strict=True):
+        if one.shape != other.shape or one.dtype != other.dtype or one.device != other.device:
+            return False
+        on_cpu = one.device.type == "cpu" and one.is_contiguous() and other.is_contiguous()
+        if not (library.same(one, other) if library and on_cpu else torch.equal(one, other)):
+            return False
+    return True
 
 
 def argsort(coord: Tensor) -> Tensor:

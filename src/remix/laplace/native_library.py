@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import weakref
-from ctypes import c_int, c_int64, c_uint64, c_void_p
+from ctypes import c_int, c_int64, c_size_t, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any, Literal
 
@@ -92,6 +92,9 @@ class NativeLibrary:
         self._table = {torch.float32: self.handle.remix_table_float, torch.float64: self.handle.remix_table_double}
         for function in self._table.values():
             function.argtypes, function.restype = [c_int64, c_void_p, c_void_p], None
+
+        self._memcmp = ctypes.CDLL(None).memcmp
+        self._memcmp.argtypes, self._memcmp.restype = [c_void_p, c_void_p, c_size_t], c_int
 
     def _borrow_threads(self) -> str:
         """Makes the kernels run on torch's own threads where they are GNU OpenMP's; says whose threads they run on."""
@@ -185,6 +188,10 @@ class NativeLibrary:
         ):  # fmt: skip
             raise MemoryError(f"no memory for the scratch tiles of {rows} x {rank.shape[0]} draws")
         return out
+
+    def same(self, one: Tensor, other: Tensor) -> bool:
+        """Whether two contiguous tensors of one shape and dtype hold the same bits; far faster than torch.equal."""
+        return not self._memcmp(one.data_ptr(), other.data_ptr(), one.nbytes)
 
     def argsort(self, coord: Tensor) -> Tensor:
         """Stable argsort of contiguous float64 coordinates (D,)."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from remix.laplace.covariance import DENSE_LIMIT, LaplaceCovariance
+from remix.laplace.covariance import DENSE_LIMIT, Given, LaplaceCovariance
 from remix.laplace.sampling import draw
 from remix.laplace.validate import broadcast, check_rows, checks_possible, compute_dtype, require_finite
 
@@ -39,6 +39,7 @@ class LaplaceNormal(Distribution):
     }
     support = constraints.real_vector
     has_rsample = True
+    loc = Given()
 
     def __init__(
         self,
@@ -54,7 +55,7 @@ class LaplaceNormal(Distribution):
         if basis is not None and basis.dim != covariance.dim:
             raise ValueError(f"basis is for {basis.dim} coordinates but the covariance has {covariance.dim}")
         event_shape = torch.Size((covariance.dim,))
-        self.loc = loc.expand(batch_shape + event_shape)
+        self.loc, self._shape = loc, batch_shape + event_shape
         self.covariance = covariance if covariance.batch_shape == batch_shape else covariance.expand(batch_shape)
         self.basis = basis
         self.report: FitReport | None = None
@@ -71,9 +72,7 @@ class LaplaceNormal(Distribution):
     def expand(self, batch_shape: Any, _instance: Any = None) -> LaplaceNormal:
         """The same distribution with a larger batch shape; parameters are not copied."""
         shape = torch.Size(batch_shape)
-        new = LaplaceNormal(
-            self.loc.expand(shape + self.event_shape), self.covariance.expand(shape), self.basis, validate_args=False
-        )
+        new = LaplaceNormal(vars(self)["loc"], self.covariance.expand(shape), self.basis, validate_args=False)
         new._validate_args, new.report = self._validate_args, self.report
         return new
 

@@ -33,11 +33,12 @@ def draw(
     if library is None:
         rows = covariance.unwhiten(standard_normal(shape, generator, dtype, covariance.device))
         return rows if loc is None else rows + loc
-    locs: list[Tensor | None] = [None] * len(covariance.factors)
+    factors = covariance.factors
+    locs: list[Tensor | None] = [None] * len(factors)
     if loc is not None and not tracked:
         locs = list(loc.detach().to(dtype).expand(shape[len(sample_shape) :]).reshape(-1, covariance.dim).contiguous())
     parts = []
-    for factor, centre in zip(covariance.factors, locs, strict=True):
+    for factor, centre in zip(factors, locs, strict=True):
         seed = int(torch.randint(2**63 - 1, (), generator=generator))
         sweep = None if tracked else sweeps_of(factor.table(dtype), UNWHITEN)[0]
         parts.append(library.sample_rows(seed, math.prod(sample_shape), factor.rank, dtype, sweep, centre))
