@@ -2,6 +2,7 @@
 
 import hashlib
 import http.server
+import os
 import socket
 import threading
 from pathlib import Path
@@ -11,17 +12,21 @@ import pytest
 from remix.data import DataError, MissingData
 from remix.data.download import fetch
 from remix.data.registry import Download
+from tests.data.samples import largest_file
 
 CONTENT = bytes(i * i % 251 for i in range(1_000_000))
 MD5 = hashlib.md5(CONTENT).hexdigest()
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves CONTENT; ``breaks`` are the numbers of bytes after which answers break off, one for each answer."""
+    """Serves CONTENT; ``breaks`` are the numbers of bytes after which answers break off, one for each answer.
 
-    def __init__(self, breaks=(), ranges=True, status=200):
+    With ``answer``, that is all it says.
+    """
+
+    def __init__(self, breaks=(), ranges=True, status=200, answer=""):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.breaks, self.ranges, self.fixed_status = list(breaks), ranges, status
+        self.breaks, self.ranges, self.fixed_status, self.answer = list(breaks), ranges, status, answer
         self.asked: list[str | None] = []
 
     def handle_error(self, request, client_address):
@@ -48,6 +53,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         wanted = self.headers.get("Range")
         self.server.asked.append(wanted)
+        if self.server.answer:
+            self.wfile.write(self.server.answer.encode())
+            self.close_connection = True
+            return
         if self.server.fixed_status != 200:
             self.send_error(self.server.fixed_status)
             return
@@ -161,9 +170,63 @@ def test_a_folder_that_cannot_be_written(tmp_path):
 
 
 def test_a_full_disk(tmp_path):
-    if not Path("/dev/full").exists():
-        pytest.skip("this system has no /dev/full")
+    with Server() as server:
+        with largest_file(300_000), pytest.raises(DataError, match=r"file\.bin\.part: File too large\. Make room and"):
+            fetch(server.download(), tmp_path)
+        assert fetch(server.download(), tmp_path).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("name", ["file.bin.part", "file.bin"])
+def test_a_pipe_in_the_way(tmp_path, name):
     part_of(tmp_path).parent.mkdir()
-    part_of(tmp_path).symlink_to("/dev/full")
-    with Server() as server, pytest.raises(DataError, match="No space left"):
+    os.mkfifo(tmp_path / "folder" / name)
+    with Server() as server, pytest.raises(DataError, match=rf"{name} is in the way, and not a file; remove it"):
         fetch(server.download(), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://[broken",
+        "http://host:port/",
+        "http://" + "x" * 70 + ".example/",
+        "ftp://localhost/x",
+        "file:///etc/passwd",
+    ],
+)
+def test_a_redirection_to_nowhere_is_one_sentence(tmp_path, address):
+    answer = f"HTTP/1.1 302 Found\r\nLocation: {address}\r\nContent-Length: 0\r\n\r\n"
+    wanted = rf"cannot download .*{'sends us to' if 'ftp' in address else ''}.*Fetch file\.bin elsewhere and put it at"
+    with Server(answer=answer) as server, pytest.raises(MissingData, match=wanted):
+        fetch(server.download(), tmp_path, patience=0.001)
+    assert list((tmp_path / "folder").iterdir()) == []
+
+
+def test_what_the_server_says_reaches_the_terminal_escaped(tmp_path):
+    answer = "HTTP/1.1 404 \x1b[31mgone\r\nContent-Length: 0\r\n\r\n"
+    with Server(answer=answer) as server, pytest.raises(MissingData, match=r"answers 404 \\x1b\[31mgone\)"):
+        fetch(server.download(), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "head",
+    ["", "Content-Length: 999999999\r\n", f"Content-Length: {'9' * 5000}\r\n", "Transfer-Encoding: chunked\r\n"],
+    ids=["endless", "long", "absurd", "negative chunks"],
+)
+def test_a_server_cannot_fill_the_disk(tmp_path, head, monkeypatch):
+    monkeypatch.setattr("remix.data.download._LARGEST", 500_000)
+    body = "-1\r\n" * ("chunked" in head) + "x" * 1_000_000
+    with (
+        Server(answer=f"HTTP/1.1 200 OK\r\n{head}\r\n{body}") as server,
+        pytest.raises(MissingData, match=r"\(the server's answer makes no sense: .*\)\. Fetch file\.bin"),
+    ):
+        fetch(server.download(), tmp_path, patience=0.001)
+    assert list((tmp_path / "folder").iterdir()) == []
+
+
+def test_a_server_that_begins_anew_and_breaks_off_is_given_up(tmp_path):
+    """Answers of unequal length are no progress."""
+    breaks = [400_000, 300_000] * 20
+    with Server(breaks, ranges=False) as server, pytest.raises(MissingData, match="cannot download"):
+        fetch(server.download(), tmp_path, patience=0.001)
+    assert len(server.asked) == 3

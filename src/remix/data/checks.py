@@ -9,6 +9,7 @@ from remix.data.errors import DataError
 from remix.data.images import ImageDataset
 from remix.data.registry import Entry
 from remix.data.splits import Splits
+from remix.support.files import open_regular
 from remix.support.text import printable
 
 __all__ = ["check_official", "content_digest", "md5_of"]
@@ -17,7 +18,7 @@ __all__ = ["check_official", "content_digest", "md5_of"]
 def md5_of(file: Path) -> str:
     """MD5 of a file: what the publishers of these data sets give to tell damaged downloads, not attackers."""
     digest = hashlib.md5(usedforsecurity=False)
-    with file.open("rb") as stream:
+    with open_regular(file) as stream:
         while chunk := stream.read(2**20):
             digest.update(chunk)
     return digest.hexdigest()

@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from remix.data.checks import md5_of
@@ -24,6 +25,17 @@ Report = Callable[[int, int | None], None]
 
 _ATTEMPTS = 3
 _PIECE = 2**18
+_LARGEST = 2**32  # bytes; the largest official file has 1.2 billion
+_WEB = ("http", "https")
+
+
+class _WithinTheWeb(urllib.request.HTTPRedirectHandler):
+    """Does not let a server send us elsewhere than to the web: the library would follow to FTP."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        if urlsplit(newurl).scheme not in _WEB:
+            raise ValueError(f"it sends us to {newurl[:200]}")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def fetch(download: Download, folder: Path, report: Report = lambda done, total: None, patience: float = 1.0) -> Path:
@@ -46,7 +58,7 @@ def fetch(download: Download, folder: Path, report: Report = lambda done, total:
     if target.is_file():
         check_md5(target, download)
         return target
-    if urlsplit(download.url).scheme not in ("http", "https"):
+    if urlsplit(download.url).scheme not in _WEB:
         raise DataError(f"only http and https are fetched, not {download.url}")
     part = target.with_name(target.name + ".part")
     try:
@@ -54,21 +66,21 @@ def fetch(download: Download, folder: Path, report: Report = lambda done, total:
         part.touch()
     except OSError as error:
         raise DataError(f"cannot write to {printable(part.parent)}: {error.strerror}") from error
-    fruitless = 0
-    while True:
-        before = part.stat().st_size
-        problem = _attempt(download.url, part, report)
-        if problem is None:
-            break
-        fruitless = fruitless + 1 if part.stat().st_size == before else 1
-        if fruitless >= _ATTEMPTS or isinstance(problem, urllib.error.HTTPError):
+    for path in (part, target):
+        if path.exists() and not path.is_file():
+            raise DataError(f"{printable(path)} is in the way, and not a file; remove it")
+    fruitless, most = 0, part.stat().st_size
+    while (problem := _attempt(download.url, part, report)) is not None:
+        size = part.stat().st_size
+        fruitless, most = (1, size) if size > most else (fruitless + 1, most)
+        if fruitless >= _ATTEMPTS or isinstance(problem, urllib.error.HTTPError | ValueError):
             kept = "What arrived is kept, and the next attempt goes on from there; or fetch"
-            if not part.stat().st_size:
+            if not size:
                 kept = "Fetch"
                 part.unlink()
             raise MissingData(
-                f"cannot download {download.url} ({_reason(problem)}). {kept} {target.name} elsewhere and put it at "
-                f"{printable(target)}"
+                f"cannot download {download.url} ({printable(_reason(problem))}). {kept} {target.name} elsewhere and "
+                f"put it at {printable(target)}"
             ) from problem
         time.sleep(patience * 2 ** (fruitless - 1))
     try:
@@ -96,7 +108,8 @@ def _attempt(url: str, part: Path, report: Report) -> Exception | None:
     if start:
         headers["Range"] = f"bytes={start}-"
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=30) as answer:
+        opener = urllib.request.build_opener(_WithinTheWeb)
+        with opener.open(urllib.request.Request(url, headers=headers), timeout=30) as answer:
             if answer.status != 206:  # the server sends the whole file whatever was asked
                 start = 0
             length = answer.headers.get("Content-Length")
@@ -105,8 +118,10 @@ def _attempt(url: str, part: Path, report: Report) -> Exception | None:
     except urllib.error.HTTPError as error:
         # 416: there is nothing after what we have; the checksum will tell whether that is the file.
         return None if error.code == 416 else error
-    except (OSError, http.client.HTTPException) as error:  # URLError and timeouts are OSErrors
-        return error
+    except DataError:
+        raise
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        return error  # URLError and timeouts are OSErrors; addresses and lengths that are none are ValueErrors
 
 
 def _append(
@@ -117,9 +132,13 @@ def _append(
         if stream.seek(0, os.SEEK_END) > start:
             stream.truncate(start)
         stream.seek(start)
-        while piece := answer.read(_PIECE):
-            _write(stream, piece, part)
+        # read1, not read: a chunk of negative length would be read whole, however long.
+        while (total is None or done < total) and (piece := answer.read1(_PIECE)):
             done += len(piece)
+            if max(done, total or 0) > _LARGEST:
+                stream.truncate(0)
+                raise ValueError(f"it sends more than {_LARGEST:,} bytes, and no official file has so many")
+            _write(stream, piece, part)
             report(done, total)
         os.fsync(stream.fileno())
     return None if total is None or done >= total else ConnectionError(f"broke off after {done:,} of {total:,} bytes")
@@ -130,7 +149,9 @@ def _write(stream: FileIO, piece: bytes, part: Path) -> None:
         while piece:
             piece = piece[stream.write(piece) :]
     except OSError as error:
-        raise DataError(f"cannot write {printable(part)}: {error.strerror}") from error
+        raise DataError(
+            f"cannot write {printable(part)}: {error.strerror}. Make room and type the same again to go on from there"
+        ) from error
 
 
 def _reason(error: Exception) -> str:
@@ -138,4 +159,6 @@ def _reason(error: Exception) -> str:
         return f"the server answers {error.code} {error.reason}"
     if isinstance(error, urllib.error.URLError):
         return f"no connection: {error.reason}"
+    if isinstance(error, ValueError):
+        return f"the server's answer makes no sense: {error}"
     return str(error) or type(error).__name__
