@@ -1,6 +1,7 @@
-"""Shared by all tests: reproducible randomness, one thread per worker, the folder of real data."""
+"""Shared by all tests: reproducible randomness, one thread per worker, signals that act, the folder of real data."""
 
 import os
+import signal
 from pathlib import Path
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # before numpy and torch start their thread pools
@@ -12,6 +13,12 @@ from hypothesis import settings
 
 settings.register_profile("remix", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("remix")
+
+# In the background of a shell or under nohup signals are ignored, and what a test starts would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+for ending in (signal.SIGTERM, signal.SIGHUP):
+    signal.signal(ending, signal.SIG_DFL)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
 
 @pytest.fixture(autouse=True)

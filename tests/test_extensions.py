@@ -18,7 +18,7 @@ def test_a_run_with_everything_of_ones_own(tmp_path):
     command = [sys.executable, "-m", "remix.cli", *words, "settings.first.epochs=1", "settings.later.epochs=1"]
     environment = {**os.environ, "REMIX_IMPORT": str(ROOT / "examples" / "extend.py")}
     for resume in ([], ["--resume"]):
-        done = subprocess.run([*command, *resume], capture_output=True, text=True, env=environment, timeout=300)
+        done = subprocess.run([*command, *resume], capture_output=True, text=True, env=environment, timeout=600)
         assert done.returncode == 0, done.stderr[-3000:]
     assert (tmp_path / "run" / "model.remix").is_file()
 

@@ -69,7 +69,7 @@ def dreamed(out: Path) -> list[tuple[int, str, int]]:
 
 
 def test_the_time_of_an_interrupted_inversion_counts(tmp_path, monkeypatch):
-    original, spent = RunMonitor.inversion, 60.0
+    original, spent = RunMonitor.inversion, 3600.0
 
     def inversion(self, progress):
         self.clock._seconds["dream"] = spent
@@ -81,7 +81,7 @@ def test_the_time_of_an_interrupted_inversion_counts(tmp_path, monkeypatch):
         with pytest.raises(Crash):
             go("remix", tmp_path / "run", ALWAYS)
     assert go("remix", tmp_path / "run", ALWAYS) == 0
-    assert 1.0 <= json.loads((tmp_path / "run" / "summary.json").read_text())["minutes"]["dream"] < 2.0
+    assert 60 <= json.loads((tmp_path / "run" / "summary.json").read_text())["minutes"]["dream"] < 120
 
 
 def test_dreams_too_large_to_save_are_said_to_be_lost(tmp_path, monkeypatch):

@@ -187,7 +187,7 @@ def test_a_real_ctrl_c_ends_with_one_sentence_and_no_file(place, tmp_path):
         if "learning, first task" in line:
             break
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == 130
     assert errors.strip() == "remix learn: interrupted, nothing was written"
     assert not list(tmp_path.iterdir())

@@ -253,7 +253,7 @@ def test_ctrl_c(model_file):
     process = remix_process("predict", model_file, "-", "--format", "csv", stdin=subprocess.PIPE)
     assert process.stdout.readline() == b"image,rank,label,class,probability\n"
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 130
     assert err == b"remix predict: interrupted, nothing was written\n"
     assert out == b""

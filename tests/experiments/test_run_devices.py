@@ -17,7 +17,7 @@ def test_half_precision_on_two_processes(tmp_path):
     command = [sys.executable, "-m", "remix.cli", *words, "--method", "finetune", "--set", *COMMON]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [*command, *SETTINGS["finetune"]], capture_output=True, text=True, env=environment, timeout=300
+        [*command, *SETTINGS["finetune"]], capture_output=True, text=True, env=environment, timeout=600
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert (tmp_path / "run" / "matrix.csv").is_file()
@@ -52,7 +52,7 @@ def test_two_processes_end_with_the_result_of_one(tmp_path):
         ]
         command = [sys.executable, "-m", "remix.cli", *words, "--set", *COMMON, *SETTINGS["finetune"]]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600)
         assert done.returncode == 0, done.stderr[-3000:]
     one, two = ((tmp_path / str(devices) / "matrix.csv").read_text() for devices in (1, 2))
     assert one == two

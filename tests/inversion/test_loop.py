@@ -44,12 +44,12 @@ def task(start, *terms, **options) -> Task:
 
 def test_the_best_point_is_stored_with_the_loss_it_had(generator):
     start = torch.randn(4, 3, 2, 2, generator=generator)
-    state, finished = optimise(task(start, schedule=Schedule(40, 0.9)), generator)
+    state, finished = optimise(task(start, schedule=Schedule(20, 3.0)), generator)
     assert finished
     history = state.history["loss"]
     assert state.best_loss == min(history)
     assert state.best_step == history.index(min(history))
-    assert 0 < state.best_step < 39  # Adam with a large rate overshoots: the best is not the last
+    assert 0 < state.best_step < 19  # Adam with a large rate overshoots: the best is not the last
     assert Bowl().measurements[0].function(_seen(state.best[0])).mean().item() == state.best_loss
 
 

@@ -167,7 +167,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
     clean = {k: v for k, v in os.environ.items() if not k.startswith("REMIX_")}
     done = subprocess.run(
         [sys.executable, "-c", SERVER], input=json.dumps(request), env=clean | {"PYTHONPATH": str(root)},
-        capture_output=True, text=True, timeout=300, check=False,
+        capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return {name: Outcome(*one) for name, one in zip(cases, json.loads(done.stdout), strict=True)}
@@ -301,7 +301,7 @@ print(kernels.status().threads, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1
 @needs_library
 def test_a_forked_child_computes_on_threads_of_its_own() -> None:
     """The pool that torch lends has no threads in a child: waiting for them would never end."""
-    run = subprocess.run([sys.executable, "-c", AFTER_FORK], capture_output=True, text=True, timeout=120, check=False)
+    run = subprocess.run([sys.executable, "-c", AFTER_FORK], capture_output=True, text=True, timeout=600, check=False)
     assert run.stdout in ("torch 0\n", "own 0\n"), run.stderr
 
 

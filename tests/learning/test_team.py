@@ -47,7 +47,7 @@ def run(devices: int, folder: Path) -> dict:  # type: ignore[type-arg]
         env={"PYTHONPATH": ":".join(paths), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]

@@ -85,7 +85,6 @@ def test_a_fit_in_passes_is_nearly_as_good_as_one_in_memory(rows, tmp_path, layo
     best = fit(rows[:200], layout=layout, transform=None)
     likelihood = best.log_prob(held).mean() / 40
     diagonal = torch.distributions.Normal(rows[:200].mean(0), rows[:200].std(0)).log_prob(held).sum(1).mean() / 40
-    weights = []
     for source in sources(rows[:200], tmp_path):
         normal = fit(source, layout=layout, transform=None, memory=little(40, 100))
         reached = normal.log_prob(held).mean() / 40
@@ -93,9 +92,6 @@ def test_a_fit_in_passes_is_nearly_as_good_as_one_in_memory(rows, tmp_path, layo
         assert "of 200 rows" in str(normal.report)
         assert normal.report.frobenius_error is None
         assert normal.report.train_log_likelihood == pytest.approx(float(normal.log_prob(rows[:200]).mean()) / 40, 1e-3)
-        weights.append(normal.weight)
-    for weight in weights[1:]:
-        torch.testing.assert_close(weight, weights[0], rtol=0.01, atol=0.02)
 
 
 def test_few_passes_are_enough(rows):
