@@ -1,4 +1,5 @@
 import math
+from copy import deepcopy
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from remix.inversion import (
     Boost,
     ClassBalance,
     FeatureMatch,
+    Knowledge,
     LabelMatch,
     MomentDistance,
     SelfConfidence,
@@ -78,6 +80,15 @@ def test_moment_distances_layer_by_layer(knowledge, section, images):
         expected["relative"] += (dm.square() / layer.variance).mean() + (dv / layer.variance).square().mean()
     for measure, number in expected.items():
         torch.testing.assert_close(evaluate(MomentDistance(knowledge.moments, measure), section, images)[0], number)
+
+
+def test_the_moments_of_a_network_that_learns_on_are_those_it_has_then(classifier):
+    backbone = deepcopy(classifier.backbone)
+    known = Knowledge(backbone)
+    before = known.moments[0].mean
+    backbone.train()(torch.randn(8, 1, 8, 8, dtype=torch.float64) + 3)
+    assert not torch.equal(known.moments[0].mean, before)
+    assert torch.equal(known.moments[0].mean, Knowledge(backbone).moments[0].mean)
 
 
 def test_bad_terms_are_refused(knowledge):

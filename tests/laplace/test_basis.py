@@ -1,5 +1,6 @@
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from remix.laplace import LaplaceCovariance, LaplaceNormal
 from remix.laplace.basis import Dct2, cosine_matrix
@@ -51,3 +52,15 @@ def test_bad_layout(layout):
 def test_wrong_size():
     with pytest.raises(ValueError, match="60"):
         Dct2(LAYOUT).forward(torch.zeros(2, 59))
+
+
+def test_a_use_in_inference_mode_or_of_fake_tensors_leaves_nothing_behind():
+    basis, x = Dct2((2, 4, 3)), torch.randn(5, 24)
+    with torch.inference_mode():
+        basis.forward(x)
+    with FakeTensorMode() as mode:
+        basis.inverse(mode.from_tensor(x))
+    with torch.device("meta"):
+        y = x.clone().requires_grad_()
+        basis.inverse(basis.forward(y)).sum().backward()
+    torch.testing.assert_close(y.grad, torch.ones_like(x))

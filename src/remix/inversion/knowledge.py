@@ -62,9 +62,11 @@ class Knowledge:
         """What has to be frozen."""
         return [self.module, *([self.classify] if isinstance(self.classify, nn.Module) else [])]
 
-    @cached_property
+    @property
     def moments(self) -> list[LayerStatistics]:
         """The layers whose means and variances a batch is held to: BatchNorm inputs, or all known layers without them.
+
+        As they are now: a network that learns on keeps other averages.
 
         Raises:
             ValueError: if nothing is known.
@@ -79,7 +81,7 @@ class Knowledge:
             )
         return chosen
 
-    @cached_property
+    @property
     def block_inputs(self) -> dict[str, LayerStatistics]:
         """By block name, statistics of what the block receives, for those that were measured."""
         points = {point: name for name, point in block_input_points(self.backbone).items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 import torch
@@ -32,11 +31,13 @@ class Basis(Protocol):
         """The diagonal of T' Sigma T, (..., D)."""
 
 
-@lru_cache(maxsize=64)
 def cosine_matrix(size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """The orthonormal DCT-II matrix, (size, size): row f is the cosine of frequency f."""
-    frequency = torch.arange(size, dtype=torch.float64)[:, None]
-    place = torch.arange(size, dtype=torch.float64)[None, :]
+    """The orthonormal DCT-II matrix, (size, size): row f is the cosine of frequency f.
+
+    Made anew every time: one kept from inside inference mode or a fake tensor mode would spoil what comes after.
+    """
+    frequency = torch.arange(size, dtype=torch.float64, device="cpu")[:, None]
+    place = torch.arange(size, dtype=torch.float64, device="cpu")[None, :]
     matrix = torch.cos(math.pi / size * (place + 0.5) * frequency) * math.sqrt(2 / size)
     matrix[0] /= math.sqrt(2)
     return matrix.to(device, dtype)
@@ -91,7 +92,8 @@ class Dct2:
 
     def _matrices(self, x: Tensor) -> tuple[Tensor, Tensor]:
         _, height, width = self.layout
-        return cosine_matrix(height, x.dtype, x.device), cosine_matrix(width, x.dtype, x.device)
+        rows = cosine_matrix(height, x.dtype, x.device)
+        return rows, rows if height == width else cosine_matrix(width, x.dtype, x.device)
 
     def _maps(self, x: Tensor) -> Tensor:
         if x.shape[-1] != self.dim:
