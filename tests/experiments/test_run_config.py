@@ -3,10 +3,12 @@
 from dataclasses import replace
 
 import pytest
+import torch
 
 from remix.data import Augment
 from remix.experiments.overlay import SettingError
 from remix.experiments.presets import list_presets, read_preset
+from remix.experiments.run_command import RunOptions, load_stream, resolve
 from remix.experiments.run_config import RunConfig, build_config, differences, parse_assignments
 from remix.methods import list_methods
 
@@ -126,6 +128,7 @@ def test_another_backbone_begins_without_the_options_of_the_preset(options):
         ("settings.inversion.prior.kind=foo", "must be one of none, diagonal, laplace"),
         ("settings.first=3", "settings.first must be a mapping"),
         ("data.validation=1.5", "validation must be a fraction"),
+        ("data.validation_seed=-1", "validation_seed must be from 0"),
         ("data.name=", "data.name must be a word"),
         ("accelerator=tpu", "accelerator must be one of auto, cpu, cuda, mps"),
         ("precision=16", "precision must be one of 32, bf16-mixed, got 16"),
@@ -178,3 +181,16 @@ def test_a_preset_may_say_only_what_differs_from_another(tmp_path):
     chain.write_text(f"base: {file}\n")
     with pytest.raises(SettingError, match="base"):
         read_preset(str(chain))
+
+
+def test_validation_images_follow_a_seed_of_their_own():
+    def held(*assignments, seed=0):
+        config = resolve(RunOptions("digits", seed=seed, assignments=assignments, validation=True))
+        return load_stream(config, None).test(0).images, config.data.tested_on
+
+    images, told = held()
+    other_run, other_part = held(seed=1), held("data.validation_seed=1")
+    assert torch.equal(images, other_run[0])
+    assert told == other_run[1] == "10% of the training images"
+    assert not torch.equal(images, other_part[0])
+    assert other_part[1] == "10% of the training images (validation_seed 1)"

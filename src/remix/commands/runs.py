@@ -39,7 +39,8 @@ def run(
         resume: Go on with the run in that folder.
         set: Other settings, such as data.tasks=2 settings.first.epochs=10; config.yaml of a run shows all of them.
         dry_run: Only print what would be done: tasks, stages, epochs, images.
-        validation: Test on a tenth of the training images instead of the test images, for choosing settings.
+        validation: Test on a tenth of the training images instead of the test images, for choosing settings: the same
+            images with every seed, others with --set data.validation_seed=1.
         accelerator: auto, cpu, cuda or mps.
         devices: Number of processes.
         precision: 32 or bf16-mixed.
@@ -89,7 +90,8 @@ def sweep(
         jobs: Runs at a time; the processors are shared between them.
         data: The folder that data sets are kept in; by default the one that REMIX_DATA names.
         out: The folder in which every run gets its own.
-        validation: Test on a tenth of the training images instead of the test images, for choosing settings.
+        validation: Test on a tenth of the training images instead of the test images, for choosing settings: the same
+            images with every seed, others with --set data.validation_seed=1.
         cluster: Submit the runs to a Slurm cluster (needs pip install 'remix-dfcil[slurm]').
         slurm: Options for it, as submitit names them: timeout_min=600 slurm_partition=gpu gpus_per_node=1.
         dry_run: Only print the runs.

@@ -224,7 +224,7 @@ class _Run:
             "data": config.data.name,
             "seed": config.seed,
             "tasks": len(self.stream),
-            "tested_on": f"{config.data.validation:.0%} of the training images" if config.data.validation else "test",
+            "tested_on": config.data.tested_on,
             "metrics": self.matrix.summary(),
             "matrix": self.matrix.to_dict(),
             "minutes": {name: round(seconds / 60, 3) for name, seconds in clock.seconds.items()},

@@ -89,7 +89,7 @@ def load_tasks(data: DataConfig, root: str | None) -> TaskStream:
             raise
         raise SettingError(f"data.options holds a value of the wrong kind: {data.options}") from error
     stream = TaskStream(splits, data.tasks, data.order, data.first, data.classes)
-    return stream.with_validation(data.validation) if data.validation else stream
+    return stream.with_validation(data.validation, data.validation_seed) if data.validation else stream
 
 
 def run_command(

@@ -32,6 +32,7 @@ class DataConfig:
         classes: use only so many, the first of the order.
         validation: this fraction of the training images stands in for the test images, for choosing settings; 0 to
             test on the test images.
+        validation_seed: decides which ones. It is not ``seed``: runs of several seeds are tested on the same images.
         options: of the reader, such as ``{size: 32}`` for the images of a folder.
 
     """
@@ -42,11 +43,22 @@ class DataConfig:
     first: int | None = None
     classes: int | None = None
     validation: float = 0.0
+    validation_seed: int = 0
     options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not 0 <= self.validation < 1:
             raise ValueError(f"validation must be a fraction from 0 to below 1, got {self.validation}")
+        if not 0 <= self.validation_seed < 2**63:
+            raise ValueError(f"validation_seed must be from 0 to 2^63 - 1, got {self.validation_seed}")
+
+    @property
+    def tested_on(self) -> str:
+        """The images that accuracies are of, in words."""
+        if not self.validation:
+            return "test"
+        drawn = f" (validation_seed {self.validation_seed})" if self.validation_seed else ""
+        return f"{self.validation:.0%} of the training images{drawn}"
 
 
 @dataclass(frozen=True)

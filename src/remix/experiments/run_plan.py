@@ -106,7 +106,7 @@ def show_plan(config: RunConfig, plan: RunPlan, console: Console) -> None:
     """Print a plan."""
     data, network = config.data, config.network
     options = "".join(f", {key}={value}" for key, value in network.options.items())
-    part = f", tested on {data.validation:.0%} of the training images" if data.validation else ""
+    part = f", tested on {data.tested_on}" if data.validation else ""
     about = Table(show_header=False, box=None, pad_edge=False)
     about.add_column(style="bold")
     about.add_column(overflow="fold")
