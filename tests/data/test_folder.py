@@ -3,12 +3,14 @@
 import os
 import unicodedata
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
 from PIL import Image
 
-from remix.data import DataError, MissingData, load
+from remix.data import DataError, MissingData, Skipped, load
+from remix.data.errors import left_out
 from tests.data.samples import make_folder, save_picture
 from tests.data.test_decode import KINDS, damaged
 
@@ -85,6 +87,9 @@ def test_an_empty_class_is_refused(tmp_path):
     root = make_folder(tmp_path / "photos")
     (root / "emu").mkdir()
     (root / "emu" / "notes.txt").write_text("to do")
+    with pytest.raises(DataError, match=r"no usable training image of emu .*notes\.txt: not an image"):
+        load(root, size=8)
+    (root / "emu" / "notes.txt").unlink()
     with pytest.raises(DataError, match=r"class folder emu of .*add images or remove"):
         load(root, size=8)
 
@@ -130,14 +135,86 @@ def test_a_class_of_which_nothing_is_usable_is_refused(tmp_path):
         load(root, size=8)
 
 
-def test_hidden_and_other_files_are_passed_over(tmp_path):
+def test_hidden_files_and_litter_are_passed_over(tmp_path):
     root = make_folder(tmp_path / "photos")
-    for name in (".DS_Store", "Thumbs.db", ".hidden.png", "notes.txt"):
+    for name in (".DS_Store", "Thumbs.db", "desktop.ini", ".hidden.png"):
         (root / "cat" / name).write_bytes(b"x")
     make_folder(root / ".thumbnails")
+    make_folder(root / "__MACOSX")
     splits = load(root, size=8, holdout=0)
     assert splits.train.counts() == {"cat": 5, "dog": 5}
     assert not splits.skipped
+
+
+def test_photographs_are_known_by_what_they_hold_and_all_else_is_listed(tmp_path):
+    root = make_folder(tmp_path / "photos")
+    save_picture(root / "cat" / "IMG_0001", format="JPEG")
+    save_picture(root / "cat" / "a.jfif", format="JPEG")
+    save_picture(root / "cat" / "b.avif")
+    save_picture(root / "cat" / "c.backup", format="PNG")
+    (root / "cat" / "labels.csv").write_text("a,b\n")
+    (root / "dog" / "README").write_text("dogs\n")
+    (root / "dog" / "more").symlink_to(root / "cat", target_is_directory=True)
+    (root / "about.txt").write_text("beside the classes, in none of them")
+    splits = load(root, size=8, holdout=0)
+    assert splits.train.counts() == {"cat": 9, "dog": 5}
+    assert {one.path.name: one.reason for one in splits.skipped} == {
+        "labels.csv": "not an image that can be read",
+        "README": "not an image that can be read",
+        "more": "a folder, not an image",
+    }
+
+
+def test_a_photograph_without_ending_beside_the_class_folders_is_not_lost_silently(tmp_path):
+    root = make_folder(tmp_path / "photos")
+    save_picture(root / "IMG_0001", format="JPEG")
+    with pytest.raises(DataError, match=r"beside its class folders \(IMG_0001\)"):
+        load(root, size=8)
+
+
+def test_notes_do_not_hide_that_classes_are_one_level_deeper(tmp_path):
+    make_folder(tmp_path / "photos" / "animals")
+    (tmp_path / "photos" / "animals" / "README.txt").write_text("animals\n")
+    with pytest.raises(DataError, match="one level deeper"):
+        load(tmp_path / "photos", size=8)
+
+
+def test_folders_beside_the_parts_are_listed(tmp_path):
+    make_folder(tmp_path / "train")
+    save_picture(tmp_path / "test" / "1.png")
+    make_folder(tmp_path / "extra")
+    found = {one.path.name: one.reason for one in load(tmp_path, size=8).skipped}
+    assert found == dict.fromkeys(("extra", "test"), "a folder beside train is not read")
+
+
+def test_one_part_in_two_folders_is_refused(tmp_path):
+    for name in ("train", "val", "valid"):
+        make_folder(tmp_path / name)
+    with pytest.raises(DataError, match=r"has val and valid, the same part twice; merge them"):
+        load(tmp_path, size=8)
+
+
+def test_why_a_class_cannot_be_used_is_about_that_class(tmp_path):
+    root = make_folder(tmp_path / "photos")
+    for k in range(9):
+        (root / "cat" / f"{k}.txt").write_text("x")
+        damaged("empty", root / "dog" / f"{k}.png")
+    with pytest.raises(DataError) as caught:
+        load(root, size=8)
+    assert "no usable training image of dog" in str(caught.value)
+    assert "9 files: the file is empty" in str(caught.value)
+    assert ".txt" not in str(caught.value)
+
+
+def test_files_that_are_left_out_are_counted_by_reason():
+    empty = [Skipped(Path(f"{k}.jpg"), "the file is empty") for k in range(1000)]
+    assert left_out([*empty, Skipped(Path("a\x1b[2J\n.jpg"), "damaged")]) == [
+        "1,000 files: the file is empty (0.jpg, 1.jpg, 2.jpg, ...)",
+        "a\\x1b[2J\\n.jpg: damaged",
+    ]
+    many = [Skipped(Path("a"), f"{k} x 1 pixels") for k in range(50)]
+    assert left_out(many)[-1] == "... and 30 more"
+    assert len(left_out(many)) == 21
 
 
 def test_names_of_any_language_and_length(tmp_path):

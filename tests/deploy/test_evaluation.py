@@ -71,7 +71,7 @@ def test_classes_that_the_model_does_not_know(remix, model_file, mislabelled, di
     status, out, err = remix("evaluate", model_file, mislabelled)
     assert status == 0
     assert "(micro)  88.00%" in out
-    assert "WARNING: not tested, because the model does not know these classes: seven (10 images)" in err
+    assert "WARNING: not tested, because the model does not know these classes: seven (10 files)" in err
     shutil.copytree(digits / "two", tmp_path / "foreign" / "seven")
     status, _, err = remix("evaluate", model_file, tmp_path / "foreign")
     assert status == 2

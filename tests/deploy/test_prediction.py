@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,6 @@ import torch
 from PIL import Image
 
 from remix.data import UnreadableImage
-from remix.deploy import prediction_files
 from remix.deploy.prediction import predict, probabilities
 
 
@@ -140,6 +140,7 @@ BAD = {
     "bad-text.png": "not an image",
     "bad-cut.jpg": "damaged",
     "bad-corrupt.png": "",
+    "notes.txt": "not an image",
 }
 
 
@@ -159,8 +160,9 @@ def test_odd_images_are_read_and_bad_ones_listed_at_the_end(remix, model_file, o
     status, out, err = remix("predict", model_file, odd)
     assert status == 0
     assert len(out.splitlines()) == 10
-    assert err.splitlines()[0] == "left out 5:"
-    assert len(err.splitlines()) == 6
+    assert err.splitlines()[0] == "left out 6:"
+    assert "3 files: not an image that can be read" in err
+    assert all(name in err for name in BAD)
 
 
 def test_only_bad_files_end_with_status_1(remix, model_file, odd, tmp_path):
@@ -188,19 +190,19 @@ def test_files_and_folders_without_permission(remix, model_file, odd):
 
 
 def test_a_pretended_lack_of_permission(remix, model_file, odd, monkeypatch):
-    opened = Image.open
+    opened = os.open
 
-    def refuse(file, **options):
+    def refuse(file, *options, **more):
         if str(file).endswith("good.jpg"):
             raise PermissionError(13, "Permission denied", str(file))
-        return opened(file, **options)
+        return opened(file, *options, **more)
 
     def walk(folder, onerror):
         onerror(PermissionError(13, "Permission denied", str(odd / "deep")))
         yield str(folder), [], ["good.jpg", "cmyk.jpg"]
 
-    monkeypatch.setattr(Image, "open", refuse)
-    monkeypatch.setattr(prediction_files.os, "walk", walk)
+    monkeypatch.setattr(os, "open", refuse)
+    monkeypatch.setattr(os, "walk", walk)
     status, out, err = remix("predict", model_file, odd)
     assert status == 0
     assert "cmyk.jpg" in out
@@ -210,10 +212,44 @@ def test_a_pretended_lack_of_permission(remix, model_file, odd, monkeypatch):
 
 def test_names_on_standard_input(remix, model_file, digits, monkeypatch):
     names = f"{digits / 'one' / '0.png'}\n\n{digits / 'two' / '0.png'}\n"
-    monkeypatch.setattr(sys, "stdin", io.StringIO(names))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(names.encode())))
     status, out, _ = remix("predict", model_file, "-", "--top", "1")
     assert status == 0
     assert [line.split()[1] for line in out.splitlines()[1:]] == ["one", "two"]
+
+
+def test_names_on_standard_input_need_not_be_text(remix, model_file, digits, monkeypatch, tmp_path):
+    name = os.fsencode(tmp_path) + b"/\xff.png"
+    try:
+        os.link(digits / "one" / "0.png", name)
+    except OSError:
+        pytest.skip("this file system has only names that are text")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(name)))
+    status, out, _ = remix("predict", model_file, "-")
+    assert status == 0
+    assert "\\xff.png  one " in out
+
+
+def test_a_standard_input_without_names(remix, model_file, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    status, _, err = remix("predict", model_file, "-")
+    assert status == 2
+    assert "names on standard input, which is closed" in err
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(bytes(100_000))))
+    status, _, err = remix("predict", model_file, "-")
+    assert status == 2
+    assert "a line does not end" in err
+
+
+@pytest.mark.parametrize("command", ["predict", "evaluate"])
+def test_pipes_and_devices_do_not_keep_it_waiting(model_file, digits, tmp_path, command):
+    folder = shutil.copytree(digits, tmp_path / "photos")
+    os.mkfifo(folder / "one" / "pipe.jpg")
+    (folder / "one" / "endless.bmp").symlink_to("/dev/zero")
+    out, err = remix_process(command, model_file, folder).communicate(timeout=120)
+    assert b"pipe.jpg: a pipe, not a file" in err
+    assert b"endless.bmp: a device, not a file" in err
+    assert b"two" in out
 
 
 def test_what_a_person_can_set_right(remix, model_file, digits, tmp_path):

@@ -8,12 +8,12 @@ from remix.data import digits, fashion_mnist, cifar, tiny_imagenet, cub200, fold
 from remix.data.augment import Augment
 from remix.data.batches import batches
 from remix.data.class_orders import class_order
-from remix.data.errors import DataError, MissingData, UnreadableImage
+from remix.data.errors import DataError, MissingData, Skipped, UnreadableImage
 from remix.data.images import ImageDataset, ImageFiles
 from remix.data.normalisation import CLIP, IMAGENET, Normalisation
 from remix.data.preprocessing import Preprocessing
 from remix.data.registry import dataset, list_datasets, load
-from remix.data.splits import Skipped, Splits, hold_out
+from remix.data.splits import Splits, hold_out
 from remix.data.task_stream import Task, TaskStream
 
 __all__ = [

@@ -2,29 +2,73 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Condition
 from typing import Any, BinaryIO
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from remix.data.errors import UnreadableImage
+from remix.data.identify import MAX_PIXELS, check, identified, open_image_file
+from remix.support.files import IrregularFileError
+from remix.support.text import printable
 
-__all__ = ["SUFFIXES", "as_picture", "open_picture", "tensor_of", "to_channels"]
+__all__ = ["as_picture", "open_picture", "opened", "tensor_of", "to_channels"]
 
-SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
-"""Endings, in lower case, of the files that are taken for images."""
+_STRIP = 1 << 22  # pixels that are converted at once
 
-# Pillow knows formats that start other programs (EPS) or are documents; only plain pictures are opened.
-_FORMATS = ("JPEG", "PNG", "BMP", "DIB", "GIF", "WEBP", "TIFF", "PPM")
-_MAX_PIXELS = 128_000_000
-_MIN_SIDE = 2
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}  # by the EXIF note of the camera
+
+# Pillow's remarks on odd files: what matters is whether they decode. Filters are global, and threads decode, so these
+# are set once, behind all that the program itself has set.
+warnings.filterwarnings("ignore", module=r"PIL\.|pillow_heif", append=True)
+logging.getLogger("PIL").addHandler(logging.NullHandler())
 
 
-def open_picture(file: Path | str | BinaryIO, channels: int = 3) -> Image.Image:
+class _InFlight:
+    """Pixels of pictures that are being decoded, by all threads together."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._taken, self._changed = most, 0, Condition()
+
+    @contextmanager
+    def taken(self, pixels: int) -> Iterator[None]:
+        """Wait until there is room for so many, and keep it."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._taken + pixels <= self._most)
+            self._taken += pixels
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._taken -= pixels
+                self._changed.notify_all()
+
+
+_IN_FLIGHT = _InFlight(MAX_PIXELS)
+
+
+@contextmanager
+def opened(file: Path | str | BinaryIO, channels: int = 3) -> Iterator[Image.Image]:
     """Decode an image file completely: the first frame, turned as its EXIF note says, RGB or grey.
+
+    Within the block the picture counts among those that are decoded at once, which together have at most as many
+    pixels as the largest single one may have: make it small there.
 
     Args:
         file: path, or an open binary file.
@@ -36,42 +80,72 @@ def open_picture(file: Path | str | BinaryIO, channels: int = 3) -> Image.Image:
     """
     name = file if isinstance(file, (str, Path)) else None
     try:
-        with Image.open(file, formats=_FORMATS) as image:
-            width, height = image.size
-            if min(width, height) < _MIN_SIDE:
-                raise UnreadableImage(name, f"{width} x {height} pixels are too few to show anything")
-            if width * height > _MAX_PIXELS:
-                raise UnreadableImage(name, f"{width} x {height} pixels are too many (limit {_MAX_PIXELS:,})")
-            image.load()
-            return to_channels(ImageOps.exif_transpose(image), channels)
+        with ExitStack() as stack:
+            stream = file if not isinstance(file, (str, Path)) else stack.enter_context(open_image_file(file))
+            image = stack.enter_context(identified(stream))
+            check(image, stream)
+            stack.enter_context(_IN_FLIGHT.taken(image.width * image.height))
+            yield to_channels(_turned(image), channels)
     except UnreadableImage as error:
         raise UnreadableImage(name, error.reason) from None
     except Exception as error:  # decoders of damaged files raise almost anything
-        raise UnreadableImage(name, _reason(name, error)) from error
+        raise UnreadableImage(name, _reason(error)) from error
+
+
+def open_picture(file: Path | str | BinaryIO, channels: int = 3) -> Image.Image:
+    """The whole picture as :func:`opened` decodes it. Raises UnreadableImage, and nothing else, with the reason."""
+    with opened(file, channels) as picture:
+        return picture
+
+
+def _turned(image: Image.Image) -> Image.Image:
+    """Decoded, and turned as the camera noted; a note that cannot be read is no reason to lose the photograph."""
+    image.load()
+    try:
+        turn = _TURNS.get(image.getexif().get(0x0112, 1))
+    except Exception:  # parsers of damaged notes raise almost anything
+        turn = None
+    return image if turn is None else image.transpose(turn)
 
 
 def to_channels(image: Image.Image, channels: int) -> Image.Image:
-    """Convert to RGB (3) or grey (1), 8 bits each.
+    """Convert to RGB (3) or grey (1), 8 bits each. What is so already is not copied.
 
     Raises:
         UnreadableImage: for pixels that are floating-point numbers or whole numbers beyond 16 bits.
 
     """
-    if image.mode.startswith("I"):
-        deep = np.asarray(image)
-        if deep.min() < 0 or deep.max() > 65535:
-            raise UnreadableImage(None, "pixels have more than 16 bits; save it with 8 bits per channel")
-        image = Image.fromarray(((deep.astype(np.uint32) + 128) // 257).astype(np.uint8))
-    elif image.mode == "F":
+    mode = "RGB" if channels == 3 else "L"
+    if image.mode == mode and not image.has_transparency_data:
+        return image
+    if image.mode == "F":
         raise UnreadableImage(None, "pixels are floating-point numbers; save it with 8 bits per channel")
+    if image.mode == "I":
+        lowest, highest = np.ravel(image.getextrema())
+        if lowest < 0 or highest > 65535:
+            raise UnreadableImage(None, "pixels have more than 16 bits; save it with 8 bits per channel")
+    rows = max(_STRIP // image.width, 1)
+    if rows >= image.height:
+        return _converted(image, mode)
+    whole = Image.new(mode, image.size)  # strip by strip, so that there are never three copies of a large picture
+    for top in range(0, image.height, rows):
+        strip = image.crop((0, top, image.width, min(top + rows, image.height)))
+        whole.paste(_converted(strip, mode), (0, top))
+    return whole
+
+
+def _converted(image: Image.Image, mode: str) -> Image.Image:
+    if image.mode.startswith("I"):
+        deep = np.asarray(image).astype(np.uint32)
+        image = Image.fromarray(((deep + 128) // 257).astype(np.uint8))
     if image.has_transparency_data:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    return image.convert("RGB" if channels == 3 else "L")
+    return image.convert(mode)
 
 
 def as_picture(image: Any, channels: int) -> Image.Image:
-    """A Pillow image from a Pillow image, a path, an array (H, W[, C]) or a tensor ([C,] H, W).
+    """A Pillow image from a Pillow image, an array (H, W[, C]) or a tensor ([C,] H, W).
 
     Floats must lie within 0..1; whole numbers must be uint8 or uint16.
 
@@ -79,13 +153,13 @@ def as_picture(image: Any, channels: int) -> Image.Image:
         UnreadableImage: if it is none of these.
 
     """
-    if isinstance(image, (str, Path)):
-        return open_picture(image, channels)
     if isinstance(image, Image.Image):
         try:
-            return to_channels(ImageOps.exif_transpose(image), channels)
-        except OSError as error:  # it was opened but not yet decoded
-            raise UnreadableImage(None, _reason(None, error)) from error
+            return to_channels(_turned(image), channels)
+        except UnreadableImage:
+            raise
+        except Exception as error:  # it was opened but not yet decoded
+            raise UnreadableImage(None, _reason(error)) from error
     if isinstance(image, Tensor):
         values = image.detach().cpu()
         array = (values.float() if values.is_floating_point() else values).numpy()
@@ -122,7 +196,7 @@ def tensor_of(image: Image.Image) -> Tensor:
     return torch.from_numpy(array[None] if array.ndim == 2 else array.transpose(2, 0, 1).copy())
 
 
-def _reason(file: Path | str | None, error: Exception) -> str:
+def _reason(error: Exception) -> str:
     """Why an image file could not be decoded, in words."""
     if isinstance(error, PermissionError):
         return "no permission to read it"
@@ -130,9 +204,12 @@ def _reason(file: Path | str | None, error: Exception) -> str:
         return "no such file"
     if isinstance(error, IsADirectoryError):
         return "a folder, not an image"
+    if isinstance(error, IrregularFileError):
+        return error.reason
     if isinstance(error, Image.DecompressionBombError):
-        return f"too many pixels (limit {_MAX_PIXELS:,})"
+        return f"too many pixels (limit {MAX_PIXELS:,})"
     if isinstance(error, UnidentifiedImageError):
-        empty = file is not None and Path(file).stat().st_size == 0
-        return "the file is empty" if empty else "not an image, whatever its name says"
-    return f"damaged ({str(error).splitlines()[0] if str(error) else type(error).__name__})"
+        return "not an image that can be read"
+    if isinstance(error, OSError) and error.strerror:
+        return f"cannot be read ({error.strerror})"
+    return f"damaged ({printable(str(error)[:200]) or type(error).__name__})"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
@@ -12,11 +11,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from remix.data.errors import UnreadableImage
+from remix.data.errors import Skipped, UnreadableImage
 from remix.data.file_index import known_unusable
 from remix.data.images import ImageDataset, ImageFiles
 from remix.data.preprocessing import Preprocessing
-from remix.data.splits import Skipped
 
 __all__ = ["MEMORY_LIMIT", "Labelled", "read_parts"]
 
@@ -70,10 +68,8 @@ def _decode_all(
     """Reasons by unusable file, and with ``keep`` the pixels, uint8 (N, C, H, W); rows of unusable files are void."""
     pixels = torch.empty(len(paths), *preprocessing.shape, dtype=torch.uint8) if keep else None
     rows: Sequence[Tensor | None] = list(pixels) if pixels is not None else [None] * len(paths)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Pillow's remarks on odd files: what matters is whether they decode
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            results = list(pool.map(_decode_into, rows, paths, repeat(preprocessing)))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        results = list(pool.map(_decode_into, rows, paths, repeat(preprocessing)))
     return {path: reason for path, reason in zip(paths, results, strict=True) if reason is not None}, pixels
 
 

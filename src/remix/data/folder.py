@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from remix.data.errors import DataError
+from remix.data.errors import DataError, left_out
 from remix.data.file_parts import read_parts
 from remix.data.folder_scan import scan
 from remix.data.normalisation import IMAGENET, Normalisation
@@ -55,9 +55,11 @@ def folder(
     }
     parts, skipped = read_parts(root, listed, found.classes, preprocessing, lazy)
     if empty := [name for name, count in parts["train"].counts().items() if not count]:
-        shown = "; ".join(str(one) for one in skipped[:5]) + ("; ..." if len(skipped) > 5 else "")
-        raise DataError(f"no usable training image of {', '.join(empty)} in {printable(root)}: {shown}")
+        unusable = {path for path, label in listed["train"] if found.classes[label] in empty}
+        why = "; ".join(left_out((one for one in skipped if one.path in unusable), reasons=5))
+        raise DataError(f"no usable training image of {', '.join(empty)} in {printable(root)}: {why}")
     if "test" not in parts:
         parts["train"], parts["test"] = hold_out(parts["train"], holdout, seed)
     name = root.resolve().name or "folder"
+    skipped += found.skipped
     return Splits(parts["train"], parts["test"], normalisation, name, parts.get("validation"), tuple(skipped), root)

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from remix.data.errors import DataError, UnreadableImage
+from remix.data.errors import DataError, Skipped, UnreadableImage
 from remix.data.folder import folder
 from remix.data.images import ImageDataset
 from remix.data.preprocessing import Preprocessing
-from remix.data.splits import Skipped, Splits, hold_out
+from remix.data.splits import Splits, hold_out
 
 __all__ = ["Intake", "take_in"]
 
@@ -31,7 +31,7 @@ class Intake:
     Attributes:
         train: labels 0, 1, ... in the order of ``train.classes``; every class has an image.
         held: the part that is kept apart for testing, with the same classes; it may be empty.
-        skipped: files that could not be used.
+        skipped: files, and folders, that were left out, with reasons.
 
     """
 

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from remix.data.decode import as_picture, open_picture, tensor_of
+from remix.data.decode import as_picture, opened, tensor_of
 from remix.data.errors import DataError
 from remix.data.normalisation import Normalisation
 
@@ -66,11 +66,14 @@ class Preprocessing:
             UnreadableImage: if it is no image; the message says why.
 
         """
+        if isinstance(image, str | Path):
+            return self.encoded(image)
         return tensor_of(self._fit(as_picture(image, self.channels)))
 
-    def encoded(self, file: Path | BinaryIO) -> Tensor:
+    def encoded(self, file: Path | str | BinaryIO) -> Tensor:
         """uint8 (C, size, size) of a JPEG, PNG, ... file, or of its open stream. Raises UnreadableImage, with why."""
-        return tensor_of(self._fit(open_picture(file, self.channels)))
+        with opened(file, self.channels) as image:
+            return tensor_of(self._fit(image))
 
     def batch(self, images: Iterable[Any]) -> Tensor:
         """uint8 (N, C, size, size) of several pictures, each as in a call; also a tensor (N, C, H, W)."""

@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from remix.data.errors import left_out
 from remix.data.registry import list_datasets
 from remix.data.splits import Splits
 from remix.support.text import printable
@@ -13,7 +14,6 @@ from remix.support.text import printable
 __all__ = ["show_datasets", "show_splits"]
 
 _MANY_CLASSES = 20
-_MANY_FILES = 20
 
 
 def show_datasets(console: Console) -> None:
@@ -46,8 +46,6 @@ def show_splits(splits: Splits, console: Console) -> None:
     table.add_row("all", *(f"{len(data):,}" for data in parts.values()))
     console.print(table)
     if splits.skipped:
-        console.print(f"left out, because they cannot be used as images: {len(splits.skipped)} files", style="yellow")
-        for one in splits.skipped[:_MANY_FILES]:
-            console.print(f"  {escape(str(one))}", highlight=False, soft_wrap=True)
-        if len(splits.skipped) > _MANY_FILES:
-            console.print(f"  ... and {len(splits.skipped) - _MANY_FILES} more")
+        console.print(f"left out: {len(splits.skipped):,}", style="yellow", highlight=False)
+        for line in left_out(splits.skipped):
+            console.print(f"  {escape(line)}", highlight=False, soft_wrap=True)

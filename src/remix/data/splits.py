@@ -8,24 +8,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from remix.data.errors import DataError
+from remix.data.errors import DataError, Skipped
 from remix.data.images import ImageDataset
 from remix.data.normalisation import Normalisation
 from remix.data.preprocessing import Preprocessing
-from remix.support.text import printable
 
-__all__ = ["Skipped", "Splits", "hold_out", "stratified"]
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """A file that was left out, and why."""
-
-    path: Path
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{printable(self.path)}: {self.reason}"
+__all__ = ["Splits", "hold_out", "stratified"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +25,7 @@ class Splits:
         normalisation: of each channel.
         name: as it was asked for.
         validation: a third part, where the data on disk have one.
-        skipped: files that were left out, with reasons; show them at the end.
+        skipped: files, and folders, that were left out, with reasons; show them at the end.
         source: the folder that was read.
 
     """

@@ -10,10 +10,12 @@ import torch
 from torch import Tensor
 
 from remix.data import DataError, Skipped
+from remix.data.errors import left_out
 from remix.data.folder_scan import scan
 from remix.deploy.prediction import probabilities
 from remix.deploy.prediction_files import decoded
 from remix.learning import Model
+from remix.support.text import printable
 
 __all__ = ["Confusion", "Evaluation", "evaluate_folder"]
 
@@ -36,8 +38,8 @@ class Evaluation:
     Attributes:
         classes: names of the model's classes.
         counts: int64 (K, K): images of class i (row) that were read as class j (column).
-        unknown: classes of the folder that the model does not know, with their numbers of images; not counted.
-        skipped: files that could not be read.
+        unknown: classes of the folder that the model does not know, with their numbers of files; not counted.
+        skipped: files, and folders, that were left out, with reasons.
 
     """
 
@@ -104,8 +106,8 @@ def evaluate_folder(model: Model, folder: str | Path, batch: int = 32) -> Evalua
     unknown = {name: len(paths) for name, paths in files.items() if name not in known}
     if len(unknown) == len(files):
         raise DataError(
-            f"the model knows none of the classes in {folder}: {_some(list(files))}; it knows {_some(model.classes)}. "
-            "The sub-folders must be called as the classes are"
+            f"the model knows none of the classes in {printable(folder)}: {_some(list(files))}; "
+            f"it knows {_some(model.classes)}. The sub-folders must be called as the classes are"
         )
     label_of = {path: known[name] for name, paths in files.items() if name in known for path in paths}
     size = len(model.classes)
@@ -117,8 +119,8 @@ def evaluate_folder(model: Model, folder: str | Path, batch: int = 32) -> Evalua
         read = probabilities(model, images).argmax(1)
         counts.index_put_((truth, read), torch.ones((), dtype=torch.int64), accumulate=True)
     if not int(counts.sum()):
-        raise DataError(f"no image in {folder} can be read: {'; '.join(map(str, skipped[:3]))}")
-    return Evaluation(model.classes, counts, unknown, tuple(skipped))
+        raise DataError(f"no image in {printable(folder)} can be read: {'; '.join(left_out(skipped, reasons=3))}")
+    return Evaluation(model.classes, counts, unknown, (*skipped, *found.skipped))
 
 
 def _some(names: Sequence[str], limit: int = 10) -> str:

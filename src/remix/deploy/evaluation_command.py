@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from remix.deploy.evaluation import Evaluation, evaluate_folder
-from remix.deploy.output import as_csv, as_json, as_table, check_format, note, show
+from remix.deploy.output import as_csv, as_json, as_table, check_format, note, note_left_out, show
 from remix.learning import load_model
 from remix.learning.devices import as_device, on_device
 from remix.support.text import printable
@@ -89,11 +89,8 @@ def _absent(result: Evaluation) -> list[str]:
 
 def _notes(result: Evaluation) -> None:
     if result.unknown:
-        told = ", ".join(f"{name} ({images} images)" for name, images in result.unknown.items())
+        told = ", ".join(f"{name} ({files} files)" for name, files in result.unknown.items())
         note(f"WARNING: not tested, because the model does not know these classes: {told}")
     if absent := _absent(result):
         note(f"the folder has no images of {len(absent)} classes of the model: {', '.join(absent)}")
-    if result.skipped:
-        note(f"left out {len(result.skipped)}:")
-    for one in result.skipped:
-        note(f"  {one}")
+    note_left_out(result.skipped)

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from remix.data import Skipped
+from remix.data.errors import left_out
 from remix.data.folder_scan import scan
 from remix.deploy.evaluation import Evaluation, evaluate_folder
 from remix.deploy.learner import Learner, load
@@ -25,8 +26,6 @@ from remix.inversion import InversionStoppedError
 from remix.learning import LearnStep, Model, TrainingStoppedError
 
 __all__ = ["LearnOptions", "learn_command"]
-
-_SHOWN = 10  # files that were left out
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,7 @@ def learn_command(typed: LearnOptions, settings: dict[str, Any], console: Consol
     for note in learner.notes:
         _say(console, f"note: {note}")
     console.print(_table(learner.model, outcome.step, len(known), before, after))
-    _say_skipped(console, data.skipped)
+    _say_skipped(console, data.skipped + (after.skipped if after is not None else ()))
     size = out.stat().st_size / 2**20
     _say(console, f"{out}: {len(learner.classes)} classes, {size:.1f} MB, no image in it")
     _say(console, f"{duration(time.monotonic() - began)}, peak memory {RunClock().peak >> 20:,} MiB")
@@ -193,11 +192,9 @@ def _accuracy(found: Evaluation, labels: range) -> float | None:
 def _say_skipped(console: Console, skipped: tuple[Skipped, ...]) -> None:
     if not skipped:
         return
-    _say(console, f"{len(skipped)} file{'s were' if len(skipped) > 1 else ' was'} left out:")
-    for one in skipped[:_SHOWN]:
-        _say(console, f"  {one}")
-    if len(skipped) > _SHOWN:
-        _say(console, f"  ... and {len(skipped) - _SHOWN} more")
+    _say(console, f"{len(skipped):,} {'were' if len(skipped) > 1 else 'was'} left out:")
+    for line in left_out(skipped):
+        _say(console, f"  {line}")
 
 
 def _say(console: Console, text: str) -> None:

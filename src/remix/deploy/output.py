@@ -12,7 +12,9 @@ from typing import Any, Literal, get_args
 
 from rich.cells import cell_len
 
-__all__ = ["Format", "as_csv", "as_json", "as_table", "check_format", "note", "show"]
+from remix.data.errors import Skipped, left_out
+
+__all__ = ["Format", "as_csv", "as_json", "as_table", "check_format", "note", "note_left_out", "show"]
 
 Format = Literal["table", "json", "csv"]
 
@@ -72,6 +74,14 @@ def show(text: str) -> None:
 def note(text: str) -> None:
     """Print what is not a result, where it does not get into a pipe."""
     print(_encodable(text, sys.stderr), file=sys.stderr, flush=True)
+
+
+def note_left_out(skipped: Sequence[Skipped]) -> None:
+    """Say what was left out and why, if anything was."""
+    if skipped:
+        note(f"left out {len(skipped):,}:")
+    for line in left_out(skipped):
+        note(f"  {line}")
 
 
 def _encodable(text: str, stream: Any) -> str:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from remix.data import Skipped
-from remix.deploy.output import as_csv, as_json, as_table, check_format, note, show
+from remix.deploy.output import as_csv, as_json, as_table, check_format, note, note_left_out, show
 from remix.deploy.prediction_files import FilePredictions, find_images, predict_files
 from remix.learning import load_model
 from remix.learning.devices import as_device, on_device
 from remix.support.text import printable
 
 __all__ = ["predict_command"]
+
+_LONGEST_NAME = 1 << 16  # bytes; systems take far less
 
 
 def predict_command(
@@ -42,10 +45,8 @@ def predict_command(
     opened = on_device(load_model(model), as_device(device))
     found = predict_files(opened, find_images(_places(images), skipped), top, batch)
     count = {"table": _table, "json": _json, "csv": _csv}[format](found, skipped, min(top, len(opened.classes)))
-    if skipped and format != "json":
-        note(f"left out {len(skipped)}:")
-    for one in skipped if format != "json" else ():
-        note(f"  {one}")
+    if format != "json":
+        note_left_out(skipped)
     if not count:
         note("no image was read")
     return 0 if count else 1
@@ -54,9 +55,20 @@ def predict_command(
 def _places(images: Sequence[str]) -> Iterator[str]:
     for place in images:
         if place == "-":
-            yield from (line.rstrip("\r\n") for line in sys.stdin if line.strip())
+            yield from _lines()
         else:
             yield place
+
+
+def _lines() -> Iterator[str]:
+    """Names on standard input, as the system spells them: they need not be UTF-8."""
+    if sys.stdin is None:
+        raise ValueError("'-' stands for names on standard input, which is closed: pipe names into it, or type them")
+    while line := sys.stdin.buffer.readline(_LONGEST_NAME):
+        if len(line) == _LONGEST_NAME:
+            raise ValueError("standard input is not made of names, one per line: a line does not end")
+        if line.strip():
+            yield os.fsdecode(line.rstrip(b"\r\n"))
 
 
 def _table(found: Iterator[FilePredictions], skipped: list[Skipped], top: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 
 from remix.data import Preprocessing, Skipped, UnreadableImage
-from remix.data.decode import SUFFIXES
+from remix.data.folder_scan import files_below
 from remix.deploy.prediction import Predictions, probabilities, strongest
 from remix.learning import Model
 
@@ -32,15 +31,17 @@ class FilePredictions:
 
 
 def find_images(places: Iterable[str | Path], skipped: list[Skipped]) -> Iterator[Path]:
-    """The files that are named, whatever they are called, and the image files in folders and the folders in them.
-
-    Hidden files, and links to folders, are not looked at.
+    """The files that are named, and those in folders and the folders in them, whatever they are called.
 
     Args:
         places: files and folders.
-        skipped: gets what is not there or cannot be listed, and folders without images.
+        skipped: gets what is not there or cannot be listed, and empty folders.
 
     """
+
+    def refuse(error: OSError) -> None:
+        skipped.append(Skipped(Path(error.filename or path), f"cannot be listed: {error.strerror}"))
+
     for place in places:
         path = Path(place)
         try:
@@ -52,23 +53,11 @@ def find_images(places: Iterable[str | Path], skipped: list[Skipped]) -> Iterato
             yield path
             continue
         empty = True
-        for file in _files_below(path, skipped):
+        for file in files_below(path, refuse):
             empty = False
             yield file
         if empty:
-            kinds = ", ".join(sorted(suffix[1:] for suffix in SUFFIXES))
-            skipped.append(Skipped(path, f"no image in this folder (it may end in {kinds})"))
-
-
-def _files_below(folder: Path, skipped: list[Skipped]) -> Iterator[Path]:
-    def refuse(error: OSError) -> None:
-        skipped.append(Skipped(Path(error.filename or folder), f"cannot be listed: {error.strerror}"))
-
-    for where, folders, files in os.walk(folder, onerror=refuse):
-        folders[:] = sorted((name for name in folders if not name.startswith(".")), key=os.fsencode)
-        for name in sorted(files, key=os.fsencode):
-            if Path(name).suffix.lower() in SUFFIXES and not name.startswith("."):
-                yield Path(where, name)
+            skipped.append(Skipped(path, "no image in this folder"))
 
 
 def predict_files(model: Model, paths: Iterable[Path], top: int = 5, batch: int = 32) -> Iterator[FilePredictions]:
@@ -93,9 +82,7 @@ def decoded(
     rest = iter(paths)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         while chunk := list(islice(rest, batch)):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # Pillow's remarks on odd files: what matters is whether they decode
-                read: Sequence[Tensor | Skipped] = list(pool.map(partial(_read, preprocessing), chunk))
+            read: Sequence[Tensor | Skipped] = list(pool.map(partial(_read, preprocessing), chunk))
             good = [(path, image) for path, image in zip(chunk, read, strict=True) if isinstance(image, Tensor)]
             images = [torch.empty(0, *preprocessing.shape, dtype=torch.uint8), *(image[None] for _, image in good)]
             yield (
