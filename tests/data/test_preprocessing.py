@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 
 from remix.data import DataError, Preprocessing, UnreadableImage
 
@@ -125,3 +125,67 @@ def test_stored_values_are_checked(values):
 
 def test_no_images_make_an_empty_batch():
     assert prepare().batch([]).shape == (0, 3, 16, 16)
+
+
+def photograph(kind, path):
+    """A picture of an odd size, in one of the kinds that people have."""
+    generator = np.random.default_rng(0)
+    small = Image.fromarray(generator.integers(0, 256, (9, 13, 4), dtype=np.uint8), "RGBA")
+    picture = small.resize((101, 67), Image.Resampling.BICUBIC)
+    if kind == "turned":
+        note = Image.Exif()
+        note[0x0112] = 6
+        picture.convert("RGB").save(path, "JPEG", exif=note)
+    elif kind == "16 bits":
+        Image.fromarray(generator.integers(0, 65536, (67, 101), dtype=np.uint16)).save(path, "PNG")
+    elif kind == "small":
+        picture.convert("RGB").resize((7, 4)).save(path, "PNG")
+    else:
+        picture.convert(kind).save(path, "TIFF")
+    return path
+
+
+@pytest.mark.parametrize("kind", ["RGB", "L", "RGBA", "LA", "P", "CMYK", "1", "turned", "16 bits", "small"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_what_other_programs_are_told_gives_what_the_network_sees(tmp_path, kind, channels):
+    """Its words are followed by hand, its program is run; nothing of remix is used for either."""
+    preprocessing = Preprocessing(33, channels, (0.5, 0.4, 0.3)[:channels], (0.2, 0.3, 0.4)[:channels])
+    told = json.loads(json.dumps(preprocessing.to_dict() | preprocessing.recipe()))
+    file = photograph(kind, tmp_path / "photograph")
+    seen = preprocessing.normalisation.normalise(preprocessing.encoded(file)[None])[0].numpy()
+    level = 1.01 / 255 / min(told["std"])
+    names = {}
+    exec(told["python"], names)
+    assert np.abs(names["prepare"](file) - seen).max() < 1e-5
+    assert np.abs(by_the_words(told, file) - seen).max() < level
+
+
+def by_the_words(told, file):
+    """The steps one by one, the resizing as sums over pixels rather than by Pillow."""
+    image = ImageOps.exif_transpose(Image.open(file))
+    pixels = np.asarray(image).astype(float)
+    if image.mode.startswith("I"):
+        pixels = (pixels + 128) // 257
+    elif image.has_transparency_data:
+        alpha = np.asarray(image.convert("RGBA").getchannel("A"), dtype=float)[..., None] / 255
+        pixels = np.rint(np.asarray(image.convert("RGBA").convert("RGB")) * alpha + 255 * (1 - alpha))
+    elif image.mode != "L":
+        pixels = np.asarray(image.convert("RGB")).astype(float)
+    pixels = pixels if pixels.ndim == 3 else np.repeat(pixels[..., None], 3, axis=2)
+    if told["channels"] == 1:
+        pixels = np.rint(pixels @ [0.299, 0.587, 0.114])[..., None]
+    side = min(pixels.shape[:2])
+    for axis in (1, 0):
+        length = pixels.shape[axis]
+        weights = bicubic(length, (length - side) / 2, side / told["size"], told["size"])
+        pixels = np.rint(np.moveaxis(weights @ np.moveaxis(pixels, axis, -2), -2, axis)).clip(0, 255)
+    return ((pixels / 255 - told["mean"]) / told["std"]).transpose(2, 0, 1)
+
+
+def bicubic(length, start, step, count):
+    """Weights (count, length) of the pixels of a line for those of a shorter or longer one."""
+    centres = start + step * (np.arange(count) + 0.5)
+    x = np.abs(np.arange(length) + 0.5 - centres[:, None]) / max(step, 1)
+    near, far = 1.5 * x**3 - 2.5 * x**2 + 1, -0.5 * x**3 + 2.5 * x**2 - 4 * x + 2
+    weights = np.where(x < 1, near, np.where(x < 2, far, 0))
+    return weights / weights.sum(1, keepdims=True)

@@ -17,6 +17,24 @@ from remix.data.normalisation import Normalisation
 
 __all__ = ["Preprocessing"]
 
+_PROGRAM = """\
+import numpy as np
+from PIL import Image, ImageOps
+
+def prepare(file):
+    image = ImageOps.exif_transpose(Image.open(file))
+    if image.mode.startswith("I"):
+        image = Image.fromarray(((np.asarray(image).astype(np.uint32) + 128) // 257).astype(np.uint8))
+    if image.has_transparency_data:
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
+    image = image.convert("{mode}")
+    side = min(image.size)
+    left, top = (image.width - side) / 2, (image.height - side) / 2
+    image = image.resize(({size}, {size}), Image.Resampling.BICUBIC, box=(left, top, left + side, top + side))
+    pixels = np.asarray(image, dtype=np.float32).reshape({size}, {size}, {channels}) / 255
+    return ((pixels - np.float32({mean})) / np.float32({std})).transpose(2, 0, 1)
+"""
+
 
 @dataclass(frozen=True)
 class Preprocessing:
@@ -89,6 +107,25 @@ class Preprocessing:
         left, top = (width - side) / 2, (height - side) / 2
         box = (left, top, left + side, top + side)
         return image.resize((self.size, self.size), Image.Resampling.BICUBIC, box=box)
+
+    def recipe(self) -> dict[str, Any]:
+        """What another program has to do to a picture: in words, and as a function of Pillow and numpy."""
+        mode, size = "RGB" if self.channels == 3 else "L", self.size
+        return {
+            "steps": [
+                "turn the picture as its EXIF note says",
+                "bring 16 bits v to 8 as (v + 128) // 257, put transparency over white, convert to "
+                + ("RGB" if self.channels == 3 else "grey, 0.299 R + 0.587 G + 0.114 B"),
+                "take the square in the middle: with side = min(width, height), from left = (width - side) / 2 and "
+                "top = (height - side) / 2, which may lie half-way between two pixels",
+                f"resize it once, straight from there to {size} x {size} pixels: bicubic (a = -0.5), antialiased where "
+                "it shrinks, rounded to 8 bits; at the square's edges pixels beyond it count too, where there are any",
+                "divide by 255, subtract mean, divide by std (per channel); channels first",
+            ],
+            "python": _PROGRAM.format(
+                mode=mode, size=size, channels=self.channels, mean=list(self.mean), std=list(self.std)
+            ),
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, for JSON."""

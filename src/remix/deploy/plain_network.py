@@ -45,17 +45,9 @@ class PlainNetwork(nn.Module):
 def card(model: Model) -> dict[str, Any]:
     """What a program needs to know to use the network, as plain JSON."""
     channels, height, width = model.preprocessing.shape
-    colour = "RGB" if channels == 3 else "grey"
     return {
         "classes": list(model.classes),
-        "preprocessing": {
-            **model.preprocessing.to_dict(),
-            "steps": [
-                f"convert to {colour}, 8 bits per channel",
-                f"resize the shorter side to {height} pixels (bicubic, antialiased) and keep the middle square",
-                "divide by 255, subtract mean, divide by std (per channel)",
-            ],
-        },
+        "preprocessing": model.preprocessing.to_dict() | model.preprocessing.recipe(),
         "input": f"images: float32 (N, {channels}, {height}, {width})",
         "output": f"logits: float32 (N, {len(model.classes)}), in the order of classes; softmax gives probabilities",
         "network": {"backbone": model.backbone, "options": dict(model.options)},
