@@ -13,7 +13,7 @@ import torch
 from rich.console import Console
 from tiny_runs import tiny
 
-from remix.experiments.metrics_file import read_events
+from remix.experiments.metrics_file import MetricsFile, read_events
 from remix.experiments.run_command import run_command
 from remix.experiments.run_monitor import RunMonitor
 from remix.experiments.run_state import RunState, Saving
@@ -43,10 +43,10 @@ def go(method: str, out: Path, saving: Saving, resume: bool = True) -> int:
 
 @pytest.fixture(scope="module")
 def unbroken(tmp_path_factory):
-    """The bytes of an unbroken run's matrix and the weights it ends with, by method; each is run once."""
+    """The `result` of an unbroken run by method; each is run once."""
     known = {}
 
-    def of(method: str) -> tuple[bytes, dict[str, bytes]]:
+    def of(method: str) -> tuple[bytes, dict[str, bytes], list[str]]:
         if method not in known:
             out = tmp_path_factory.mktemp("unbroken") / method
             assert go(method, out, NEVER) == 0
@@ -56,16 +56,23 @@ def unbroken(tmp_path_factory):
     return of
 
 
-def result(out: Path) -> tuple[bytes, dict[str, bytes]]:
-    """The matrix, and every weight and statistic of the model, as bytes."""
+def result(out: Path) -> tuple[bytes, dict[str, bytes], list[str]]:
+    """The matrix, every weight and statistic of the model as bytes, and what was written down."""
     tensors, _ = read_file(out / "model.remix", KIND, VERSION)
-    return (out / "matrix.csv").read_bytes(), {name: tensor.numpy().tobytes() for name, tensor in tensors.items()}
+    weights = {name: tensor.numpy().tobytes() for name, tensor in tensors.items()}
+    return (out / "matrix.csv").read_bytes(), weights, lines(out)
 
 
-def dreamed(out: Path) -> list[tuple[int, str, int]]:
-    """The steps of inversions that are written down."""
-    events = read_events(out / "metrics.jsonl").of("inversion")
-    return [(event["task"], event["phase"], event["step"]) for event in events]
+def lines(out: Path) -> list[str]:
+    """What is written down, without times and memory, and without the beginnings of processes."""
+    found = read_events(out / "metrics.jsonl")
+    assert not found.damages
+    measured = ("seconds", "processor", "peak_bytes")
+    return [
+        json.dumps({key: value for key, value in event.items() if key not in measured})
+        for event in found.events
+        if event["event"] != "start"
+    ]
 
 
 def test_the_time_of_an_interrupted_inversion_counts(tmp_path, monkeypatch):
@@ -159,7 +166,6 @@ def test_an_inversion_goes_on_where_it_was_saved(method, stop, unbroken, tmp_pat
     monkeypatch.setattr(RunMonitor, "inversion", counted)
     assert go(method, tmp_path / "again", NEVER) == 0
     assert calls == len(steps) - calls, f"steps were repeated: {made} before the last start"
-    assert dreamed(tmp_path / "run") == dreamed(tmp_path / "again"), "every step is written down once"
 
 
 def test_an_inversion_too_large_to_save_goes_on_at_the_last_chunk(unbroken, tmp_path, monkeypatch):
@@ -184,6 +190,32 @@ def test_an_inversion_too_large_to_save_goes_on_at_the_last_chunk(unbroken, tmp_
     checkpoint = Checkpoint.load(file)
     assert (checkpoint.record["loop"], checkpoint.record["number"]) == (None, 6)
     assert go("remix", tmp_path / "run", small) == 0
+    assert result(tmp_path / "run") == expected
+
+
+@pytest.mark.parametrize("method", ["remix", "rdfcil"])
+@pytest.mark.parametrize(
+    "saving", [ALWAYS, Saving(0.0, 1e9, 0.0), Saving(1e9, 0.0, 1e9), Saving(1e9, 1e9, 0.0, 30_000)]
+)
+def test_a_run_that_crashes_at_any_line_writes_all_of_them_once(method, saving, unbroken, tmp_path, monkeypatch):
+    """Before or after it, whatever was saved last."""
+    expected = unbroken(method)
+    original, chance = MetricsFile.write, random.Random(0)
+
+    def write(self, event, **values):
+        dice = chance.random()
+        if dice > 0.04:
+            original(self, event, **values)
+        if dice < 0.08:
+            raise Crash
+
+    monkeypatch.setattr(MetricsFile, "write", write)
+    while True:
+        try:
+            assert go(method, tmp_path / "run", saving) == 0
+            break
+        except Crash:
+            pass
     assert result(tmp_path / "run") == expected
 
 

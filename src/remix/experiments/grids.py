@@ -14,6 +14,7 @@ from PIL.PngImagePlugin import PngInfo
 from torch import Tensor
 
 from remix.support.atomic import written_whole
+from remix.support.documents import parse_json
 
 __all__ = ["GridLayout", "GridRow", "RowLayout", "grid_layout", "image_grid", "save_grid"]
 
@@ -68,12 +69,12 @@ class GridLayout:
 def grid_layout(picture: Image.Image) -> GridLayout | None:
     """The layout that `save_grid` wrote into a picture; None if there is none, or none that is valid."""
     try:
-        note = json.loads(picture.info[_NOTE])
+        note = parse_json(picture.info[_NOTE])
         rows = tuple(
             RowLayout(str(row["name"]), tuple(_box(box, picture) for box in row["boxes"])) for row in note["rows"]
         )
         width, height = (int(side) for side in note["size"])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None
     return GridLayout((width, height), rows) if width > 0 and height > 0 else None
 

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Event", "Events", "MetricsFile", "read_events"]
+from remix.support.documents import DocumentError, parse_json
+from remix.support.files import open_appending, read_limited
+from remix.support.text import printable
+
+__all__ = ["Event", "Events", "MetricsFile", "parse_event", "read_events"]
 
 Event = Mapping[str, Any]
+_LONGEST = 1 << 28  # bytes: of runs of a hundred thousand epochs
+_NAMED = 10  # damaged lines
 
 # What an event of each kind must have, for a reader to rely on. More may be there, and other kinds.
 _CONTENT: dict[str, dict[str, type | tuple[type, ...]]] = {
@@ -28,17 +35,17 @@ class MetricsFile:
     """The file while a run writes it: lines are appended as things happen.
 
     Args:
-        path: the file.
+        path: the file; None for nowhere.
         length: what is beyond so many bytes was written by a process that was killed before it had saved, and goes.
         also: told of every event, besides.
 
     """
 
-    def __init__(self, path: Path, length: int, also: Callable[[Event], None] | None = None) -> None:
-        self._file = open(path, "ab")  # noqa: SIM115 (closed with the run)
+    def __init__(self, path: Path | None, length: int, also: Callable[[Event], None] | None = None) -> None:
+        self._file = open(os.devnull, "ab") if path is None else open_appending(path)  # noqa: SIM115
         self._also = also
-        if path.is_file():  # not the null device
-            self._file.truncate(length)
+        if path is not None:
+            self._file.truncate(_whole_lines(path, length))
 
     def write(self, event: str, **values: Any) -> None:
         """Append one line, to the disk at once. Raises OSError."""
@@ -50,7 +57,8 @@ class MetricsFile:
 
     @property
     def length(self) -> int:
-        """In bytes."""
+        """In bytes; all of them are on the disk, for a saved run to count on."""
+        os.fsync(self._file.fileno())
         return self._file.seek(0, 2)
 
     def close(self) -> None:
@@ -70,34 +78,51 @@ class Events:
         return [event for event in self.events if event["event"] == kind]
 
 
-def read_events(path: Path, length: int | None = None) -> Events:
+def read_events(path: Path) -> Events:
     """Read a file of metrics; a line that is no event is named and skipped.
 
     Args:
         path: the file; one that does not exist has no events.
-        length: read only so many bytes.
 
     Raises:
         OSError: if it is there and cannot be read.
+        ValueError: if it is longer than any run makes it.
 
     """
     try:
-        content = path.read_bytes()[:length]
+        content = read_limited(path, _LONGEST)
     except FileNotFoundError:
         return Events((), ())
-    events, damages = [], []
+    events, damaged = [], []
     for number, line in enumerate(content.split(b"\n"), start=1):
         if not line.strip():
             continue
-        try:
-            event = json.loads(line)
-        except ValueError:
-            event = None
-        if _valid(event):
-            events.append(event)
+        event = parse_event(line)
+        if event is None:
+            damaged.append(number)
         else:
-            damages.append(f"{path}, line {number}: damaged, skipped")
+            events.append(event)
+    damages = [f"{printable(path)}, line {number}: damaged, skipped" for number in damaged[:_NAMED]]
+    if len(damaged) > _NAMED:
+        damages.append(f"{printable(path)}: {len(damaged) - _NAMED} more lines are damaged, skipped")
     return Events(tuple(events), tuple(damages))
+
+
+def parse_event(line: bytes) -> Event | None:
+    """The event in a line; None if it is none that can be relied on."""
+    try:
+        event = parse_json(line)
+    except DocumentError:
+        return None
+    return event if _valid(event) else None
+
+
+def _whole_lines(path: Path, length: int) -> int:
+    """How much to keep: no more than is there, should lines have been lost, and no part of one."""
+    size = path.stat().st_size
+    if length <= size:
+        return length
+    return read_limited(path, _LONGEST).rfind(b"\n") + 1
 
 
 def _valid(event: Any) -> bool:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from remix.support.text import shown
+
 __all__ = ["SettingError", "overlay", "plain", "set_path", "unknown_name"]
 
 Settings = TypeVar("Settings")
@@ -31,7 +33,7 @@ def overlay(default: Settings, values: Any, at: str = "") -> Settings:
 
     """
     if not isinstance(values, Mapping):
-        raise SettingError(f"{at or 'the settings'} must be a mapping of settings, got {values!r}")
+        raise SettingError(f"{at or 'the settings'} must be a mapping of settings, got {shown(values)}")
     fields = {field.name: field for field in dataclasses.fields(default) if field.init}  # type: ignore[arg-type]
     hints = get_type_hints(type(default))
     changed = {}
@@ -70,8 +72,8 @@ def unknown_name(name: str, known: list[str], at: str) -> SettingError:
     """The error for a name that is not there."""
     close = get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f"did you mean {close[0]!r}? " if close else ""
-    where = f"{at!r} has" if at else "there is"
-    return SettingError(f"{where} no setting {name!r}; {hint}known: {', '.join(known) or 'none'}")
+    where = f"{shown(at)} has" if at else "there is"
+    return SettingError(f"{where} no setting {shown(name)}; {hint}known: {', '.join(known) or 'none'}")
 
 
 def _convert(value: Any, hint: Any, default: Any, at: str) -> Any:
@@ -84,15 +86,15 @@ def _convert(value: Any, hint: Any, default: Any, at: str) -> Any:
     if origin is Literal:
         words = {str(word): word for word in get_args(hint)}
         if isinstance(value, bool) or str(value) not in words:  # YAML takes 32 for a number
-            raise SettingError(f"{at} must be one of {', '.join(words)}, got {value!r}")
+            raise SettingError(f"{at} must be one of {', '.join(words)}, got {shown(value)}")
         return words[str(value)]
     if origin is tuple:
         if not isinstance(value, list | tuple):
-            raise SettingError(f"{at} must be a list such as [1, 2], got {value!r}")
+            raise SettingError(f"{at} must be a list such as [1, 2], got {shown(value)}")
         return tuple(_convert(item, get_args(hint)[0], None, at) for item in value)
     if origin in (dict, Mapping) or hint is Mapping or origin is types.MappingProxyType:
         if not isinstance(value, Mapping):
-            raise SettingError(f"{at} must be a mapping, got {value!r}")
+            raise SettingError(f"{at} must be a mapping, got {shown(value)}")
         return {**(default or {}), **value}
     return _primitive(value, hint, at)
 
@@ -123,11 +125,11 @@ def _primitive(value: Any, kind: Any, at: str) -> Any:
     if kind is float and not isinstance(value, bool):
         try:
             return float(value)  # also of "1e-3", which YAML takes for a word
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             pass
     elif kind is int and isinstance(value, float) and value.is_integer():
         return int(value)
     elif kind is Any or (isinstance(value, kind) and not (kind is int and isinstance(value, bool))):
         return value
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
-    raise SettingError(f"{at} must be {names.get(kind, kind)}, got {value!r}")
+    raise SettingError(f"{at} must be {names.get(kind, kind)}, got {shown(value)}")

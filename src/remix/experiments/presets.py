@@ -8,16 +8,17 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from remix.experiments.overlay import SettingError
+from remix.support.documents import DocumentError, parse_yaml, read_yaml
+from remix.support.files import why_unreadable
+from remix.support.text import printable, shown
 
 __all__ = ["list_presets", "read_preset"]
 
 
 def list_presets() -> dict[str, str]:
     """Every preset with its one line, smallest first."""
-    texts = {name: yaml.safe_load(_file(name).read_text())["about"] for name in _names()}
+    texts = {name: _content(parse_yaml(_file(name).read_text()), name)["about"] for name in _names()}
     return dict(sorted(texts.items(), key=lambda item: _rank(item[0])))
 
 
@@ -35,7 +36,7 @@ def read_preset(name: str) -> dict[str, Any]:
         return values
     base = _read(str(values.pop("base")))
     if "base" in base:
-        raise SettingError(f"the base of {name} has a base itself; name the last one")
+        raise SettingError(f"the base of {printable(name)} has a base itself; name the last one")
     return _over(base, values)
 
 
@@ -52,26 +53,20 @@ def _read(name: str) -> dict[str, Any]:
     path = Path(name)
     if path.suffix in (".yaml", ".yml"):
         try:
-            return _parse(path.read_text(), name)
-        except (OSError, UnicodeDecodeError) as error:
-            raise SettingError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from error
+            return _content(read_yaml(path), name)
+        except (OSError, DocumentError) as error:
+            raise SettingError(why_unreadable(path, error)) from error
     if name not in _names():
         close = get_close_matches(name, _names(), n=1, cutoff=0.5)
         hint = f"did you mean {close[0]!r}? " if close else ""
         known = ", ".join(sorted(_names(), key=_rank))
-        raise SettingError(f"there is no preset {name!r}; {hint}there are: {known}; or give a file NAME.yaml")
-    return _parse(_file(name).read_text(), name)
+        raise SettingError(f"there is no preset {shown(name)}; {hint}there are: {known}; or give a file NAME.yaml")
+    return _content(parse_yaml(_file(name).read_text()), name)
 
 
-def _parse(text: str, name: str) -> dict[str, Any]:
-    try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        place = getattr(error, "problem_mark", None)
-        line = f" in line {place.line + 1}" if place is not None else ""
-        raise SettingError(f"{name} is not YAML{line}") from error
+def _content(values: Any, name: str) -> dict[str, Any]:
     if not isinstance(values, Mapping):
-        raise SettingError(f"{name} must hold settings as key: value")
+        raise SettingError(f"{printable(name)} must hold settings as key: value")
     return dict(values)
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -26,7 +24,7 @@ from remix.experiments.run_machine import command_line, describe_machine
 from remix.experiments.run_monitor import RunMonitor
 from remix.experiments.run_network import create_network, network_options
 from remix.experiments.run_plan import plan_run
-from remix.experiments.run_state import RunState, Saving
+from remix.experiments.run_state import RunState, Saving, check_place
 from remix.inversion import Progress
 from remix.learning.learner import InterruptedInversion, Learner
 from remix.learning.metrics import AccuracyMatrix
@@ -108,17 +106,21 @@ class _Run:
         found = self.state.load(self.learner) or {}
         found |= self.state.load_inversion(self.learner)
         self.team.fabric.barrier()  # nobody may write before everybody has read
-        nowhere = Path(os.devnull)
         told: dict[str, Any] = {"metrics": 0, "seconds": {}, "processor": 0.0, "peak": 0} | found
         self.matrix = AccuracyMatrix.from_dict(told["matrix"]) if "matrix" in told else AccuracyMatrix()
+        plan, first = plan_run(config, self.stream), self.team.first
+        check_place(self.learner, self.matrix, plan)
+        metrics = MetricsFile(directory.metrics if first else None, told["metrics"], self.log)
         self.monitor = RunMonitor(
-            plan_run(config, self.stream),
+            plan,
             self.console,
-            directory.log if self.team.first else nowhere,
-            MetricsFile(directory.metrics if self.team.first else nowhere, told["metrics"], self.log),
+            directory.log if first else None,
+            metrics,
             RunClock(told["seconds"], told["processor"], told["peak"]),
             self._inversion_step,
             self._test_after_epoch,
+            # What goes on within an inversion was saved before it, and comes to where it stood once more.
+            read_events(directory.metrics).events if first and self.learner.inversion else (),
         )
         self.learner.monitor = self.monitor
         if len(self.matrix):
@@ -181,8 +183,11 @@ class _Run:
         within = learner.stage_state.epoch > 0
         if self.team.first and learner.done == 2 and not within and learner.replay is not None:
             grid_of(learner, self.directory, monitor.task)
-        # After "remember" the task is as good as learned: it is saved with its evaluation.
-        if monitor.phase != "remember" and self.state.due(None if within else monitor.phase_seconds):
+        if monitor.phase == "remember":
+            return  # the task is as good as learned: it is saved with its evaluation
+        if not within:
+            monitor.end_phase()  # before it is saved: who goes on from there does not come here again
+        if self.state.due(None if within else monitor.phase_seconds):
             self._save()
 
     def _inversion_step(self, progress: Progress, began: float) -> None:

@@ -6,18 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-import yaml
-
 from remix.data import Augment
 from remix.experiments.overlay import SettingError, overlay, plain, set_path, unknown_name
 from remix.learning.method import Method
 from remix.methods import list_methods, method_class
 from remix.networks import backbone_options
+from remix.support.documents import DocumentError, parse_yaml
+from remix.support.text import printable, shown
 
 __all__ = ["DataConfig", "NetworkConfig", "RunConfig", "build_config", "differences", "parse_assignments"]
 
 Accelerator = Literal["auto", "cpu", "cuda", "mps"]
 Precision = Literal["32", "bf16-mixed"]
+_DEEPEST = 20  # dots in the name of a setting
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ def build_config(values: Mapping[str, Any], *, assignments: Mapping[str, Any] | 
     given = {key: value for key, value in values.items() if key != "about"}
     by_method = given.pop("methods", {})
     if not isinstance(by_method, Mapping):
-        raise SettingError(f"methods must map names of methods to settings, got {by_method!r}")
+        raise SettingError(f"methods must map names of methods to settings, got {shown(by_method)}")
     for name in by_method:
         if name not in list_methods():
             raise unknown_name(str(name), list(list_methods()), "methods")
@@ -150,7 +151,7 @@ def build_config(values: Mapping[str, Any], *, assignments: Mapping[str, Any] | 
         raise SettingError(str(error)) from error
     if given.get("settings") and given.get("method", name) != name:
         raise SettingError(
-            f"these settings are of method {given['method']!r} and mean nothing to {name!r}: "
+            f"these settings are of method {shown(given['method'])} and mean nothing to {shown(name)}: "
             "leave --method out, or begin with a preset"
         )
     layers = [by_method.get(str(name)) or {}, given.pop("settings", {}), changes.pop("settings", {})]
@@ -185,25 +186,25 @@ def parse_assignments(texts: Sequence[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for text in texts:
         path, sign, value = text.partition("=")
-        if not sign or not path.strip("."):
-            raise SettingError(f"--set takes key=value, such as data.tasks=2, got {text!r}")
+        if not sign or not path.strip(".") or path.count(".") > _DEEPEST:
+            raise SettingError(f"--set takes key=value, such as data.tasks=2, got {shown(text)}")
         try:
-            found[path.strip()] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            raise SettingError(f"--set {path}: {value!r} is not a value") from error
+            found[path.strip()] = parse_yaml(value)
+        except DocumentError as error:
+            raise SettingError(f"--set {shown(path)}: {shown(value)} is not a value, it is {error}") from error
     return found
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any], at: str = "") -> list[str]:
     """Where two plain configurations differ, as "path: this, that"."""
     found = []
-    for key in sorted({*one, *other}):
-        path = f"{at}.{key}" if at else key
+    for key in sorted({*one, *other}, key=str):
+        path = f"{at}.{key}" if at else str(key)
         mine, theirs = one.get(key), other.get(key)
         if isinstance(mine, Mapping) and isinstance(theirs, Mapping):
             found += differences(mine, theirs, path)
         elif mine != theirs or (key in one) != (key in other):
-            found.append(f"{path}: {mine!r}, now {theirs!r}")
+            found.append(f"{printable(path[:80])}: {shown(mine)}, now {shown(theirs)}")
     return found
 
 
@@ -216,13 +217,13 @@ def _with_place(error: SettingError, changes: Mapping[str, Any], config: RunConf
             other for other in known if other.rpartition(".")[2] == last
         ]
         if path not in known and places and f"{last!r}" in str(error) + f"{path.partition('.')[0]!r}":
-            return SettingError(f"there is no setting {path!r}; did you mean {places[0]!r}?")
+            return SettingError(f"there is no setting {shown(path)}; did you mean {places[0]!r}?")
     return error
 
 
 def _paths(values: Mapping[str, Any], at: str = "") -> list[str]:
     found = []
     for key, value in values.items():
-        path = f"{at}.{key}" if at else key
+        path = f"{at}.{key}" if at else str(key)
         found += _paths(value, path) if isinstance(value, Mapping) and value else [path]
     return found

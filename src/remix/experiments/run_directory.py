@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from remix.experiments.overlay import SettingError
+from remix.experiments.overlay import SettingError, plain
 from remix.experiments.run_config import RunConfig, differences
 from remix.learning.metrics import AccuracyMatrix
 from remix.support.atomic import is_temporary, remove_temporary, write_text
+from remix.support.documents import DocumentError, read_json, read_yaml
+from remix.support.files import open_appending, why_unreadable
+from remix.support.text import printable, shown
 
 __all__ = ["RunDirectory", "RunDirectoryError"]
 
 
-_EARLY = {"lock", "checkpoints", "dreams", "tensorboard"}  # what is there before the configuration is
+_EARLY = {"checkpoints", "dreams", "tensorboard", "lock"}  # what is there before the configuration is
 
 
 class RunDirectoryError(ValueError):
@@ -46,6 +48,10 @@ class RunDirectory:
         self.checkpoints = self.path / "checkpoints"
         self.tensorboard = self.path / "tensorboard"
 
+    def __str__(self) -> str:
+        """Its path, fit to be shown."""
+        return printable(self.path)
+
     @property
     def finished(self) -> bool:
         """Whether a run came to its end here."""
@@ -59,37 +65,32 @@ class RunDirectory:
 
         """
         if self.path.exists() and not self.path.is_dir():
-            raise RunDirectoryError(f"{self.path} is a file; name a folder for the run: --out DIR")
+            raise RunDirectoryError(f"{self} is a file; name a folder for the run: --out DIR")
         used = self.path.is_dir() and any(self.path.iterdir())
         if not used:
             return
         if not self.config.is_file():
             if resume and {file.name for file in self.path.iterdir() if not is_temporary(file)} <= _EARLY:
                 return  # killed before it began
-            raise RunDirectoryError(f"{self.path} is not empty and holds no run; name another folder: --out DIR")
+            raise RunDirectoryError(f"{self} is not empty and holds no run; name another folder: --out DIR")
         if not resume:
             state = "a finished run" if self.finished else "an unfinished run"
             raise RunDirectoryError(
-                f"{self.path} holds {state} already; add --resume to go on with it, or name another folder: --out DIR"
+                f"{self} holds {state} already; add --resume to go on with it, or name another folder: --out DIR"
             )
         changed = differences(self.read_config(), config.to_plain())
         if changed:
             shown = "; ".join(changed[:5]) + (f"; and {len(changed) - 5} more" if len(changed) > 5 else "")
-            raise RunDirectoryError(
-                f"{self.path} holds a run of other settings ({shown}); name another folder: --out DIR"
-            )
+            raise RunDirectoryError(f"{self} holds a run of other settings ({shown}); name another folder: --out DIR")
 
     def read_config(self) -> dict[str, Any]:
         """The settings of the run here. Raises RunDirectoryError if they cannot be read.
 
         A setting that did not exist when the run was made has its default, which is what was done before it existed.
         """
-        try:
-            values = yaml.safe_load(self.config.read_text())
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise RunDirectoryError(f"{self.config} cannot be read: {error}") from error
+        values = plain(_read(read_yaml, self.config))
         if not isinstance(values, dict):
-            raise RunDirectoryError(f"{self.config} holds no settings")
+            raise RunDirectoryError(f"{self}/{self.config.name} holds no settings")
         if not values.keys() >= {"data", "network", "method", "settings", "seed"}:
             return values  # cut short: what is missing is not known
         try:
@@ -106,18 +107,17 @@ class RunDirectory:
                 raise ValueError("data.tasks")
             if not isinstance(config["method"], str) or not isinstance(config["settings"], dict):
                 raise TypeError("method or settings")
-        except (KeyError, TypeError, ValueError) as error:
-            raise RunDirectoryError(f"{self.config} is not the configuration of a run (see {error})") from error
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise RunDirectoryError(
+                f"{self}/{self.config.name} is not the configuration of a run (see {error})"
+            ) from error
         return config
 
     def read_summary(self) -> dict[str, Any]:
         """The result of the run here. Raises RunDirectoryError if there is none, or not all of it."""
-        try:
-            found = json.loads(self.summary.read_text())
-        except FileNotFoundError as error:
-            raise RunDirectoryError(f"{self.path} holds no finished run (there is no {self.summary.name})") from error
-        except (OSError, ValueError) as error:
-            raise RunDirectoryError(f"{self.summary} cannot be read: {error}") from error
+        if not self.finished:
+            raise RunDirectoryError(f"{self} holds no finished run (there is no {self.summary.name})")
+        found = _read(read_json, self.summary)
         try:
             found["metrics"] = AccuracyMatrix.from_dict(found["matrix"]).summary()
             found["minutes"] = {str(phase): _finite(value) for phase, value in found["minutes"].items()}
@@ -126,8 +126,8 @@ class RunDirectory:
             for key in ("seed", "tasks", "peak_memory_mib"):
                 found[key] = int(found[key])
             found["method"], found["data"] = str(found["method"]), str(found["data"])
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-            raise RunDirectoryError(f"{self.summary} is damaged ({error})") from error
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise RunDirectoryError(f"{self}/{self.summary.name} is damaged ({error})") from error
         return dict(found)
 
     @contextmanager
@@ -135,37 +135,44 @@ class RunDirectory:
         """Make the folder, write the settings, and keep other processes out meanwhile.
 
         Raises:
-            RunDirectoryError: if another process works in it.
+            RunDirectoryError: if another process works in it, or has left a run of other settings since `check`.
             OSError: if it cannot be written.
 
         """
         for folder in (self.path, self.dreams, self.checkpoints):
             folder.mkdir(parents=True, exist_ok=True)
-        with _locked(self.path / "lock"):
+        with self._locked():
             for folder in (self.path, self.dreams, self.checkpoints):
                 remove_temporary(folder)  # of processes that were killed
+            self.check(config, resume=True)
             if not self.config.is_file():
                 write_text(self.config, yaml.safe_dump(config.to_plain(), sort_keys=False))
             yield
-        (self.path / "lock").unlink(missing_ok=True)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keep others out. The file stays: who has opened one that is then removed would lock what nobody else sees."""
+        with open_appending(self.checkpoints / "lock") as file:
+            try:
+                import fcntl
+
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except ImportError:  # a system without it: two processes in one folder are not noticed
+                pass
+            except BlockingIOError as error:
+                raise RunDirectoryError(f"another process is at work in {self}") from error
+            yield
 
 
 def _finite(value: Any) -> float:
     number = float(value)
     if not math.isfinite(number):
-        raise ValueError(f"{value} minutes")
+        raise ValueError(f"{shown(value)} minutes")
     return number
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with open(path, "a") as file:
-        try:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:  # a system without it: two processes in one folder are not noticed
-            pass
-        except BlockingIOError as error:
-            raise RunDirectoryError(f"another process is at work in {path.parent}") from error
-        yield
+def _read(read: Callable[[Path], Any], path: Path) -> Any:
+    try:
+        return read(path)
+    except (OSError, DocumentError) as error:
+        raise RunDirectoryError(why_unreadable(path, error)) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import Any
 from rich.console import Console
 
 from remix.experiments.display import Display, duration
-from remix.experiments.metrics_file import MetricsFile
+from remix.experiments.metrics_file import Event, MetricsFile
 from remix.experiments.run_clock import RunClock
 from remix.experiments.run_plan import RunPlan
 from remix.inversion import Progress
 from remix.learning.monitor import EpochReport, Monitor
+from remix.support.files import open_appending
 
 __all__ = ["RunMonitor"]
 
@@ -27,11 +29,12 @@ class RunMonitor(Monitor):
     Args:
         plan: what will be done.
         console: where to show it.
-        log: a text file.
+        log: a text file; None for nowhere.
         metrics: the file of events.
         clock: for time and memory.
         on_inversion: called after every step of an inversion with its progress and when it began.
         test: asked after every epoch for the accuracy on all classes so far, in percent; None if it is not tested.
+        there: events of an earlier process; a phase or a step of an inversion among them is not written down again.
 
     """
 
@@ -39,15 +42,17 @@ class RunMonitor(Monitor):
         self,
         plan: RunPlan,
         console: Console,
-        log: Path,
+        log: Path | None,
         metrics: MetricsFile,
         clock: RunClock,
         on_inversion: Callable[[Progress, float], None],
         test: Callable[[EpochReport], float | None] = lambda report: None,
+        there: Sequence[Event] = (),
     ) -> None:
         self.plan, self.metrics, self.clock = plan, metrics, clock
         self.display = Display(console)
-        self._log = open(log, "a", encoding="utf-8")  # noqa: SIM115 (closed with the run)
+        self._log = open(os.devnull, "ab") if log is None else open_appending(log)  # noqa: SIM115
+        self._there = {_identity(**event) for event in there}
         self._on_inversion, self._test = on_inversion, test
         self.task = 0
         self.phase = ""
@@ -63,7 +68,7 @@ class RunMonitor(Monitor):
     def say(self, text: str) -> None:
         """A line for the terminal and the log."""
         self.display.say(text)
-        self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+        self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n".encode())
         self._log.flush()
 
     def start_task(self, index: int, goes_on: bool) -> None:
@@ -116,7 +121,7 @@ class RunMonitor(Monitor):
             return
         spent = time.monotonic() - self._phase_began
         processor = time.process_time() - self._processor_began
-        self.metrics.write(
+        self._write_once(
             "phase", task=self.task + 1, phase=self.phase, seconds=round(spent, 3), processor=round(processor, 3),
             peak_bytes=self.clock.phase_peak,
         )  # fmt: skip
@@ -139,7 +144,7 @@ class RunMonitor(Monitor):
         what = f"dream, {progress.phase}, step {step.step + 1} of {step.steps}"
         self._show(what, share * self.plan.tasks[self.task].dream_work)
         if step.step % -(-step.steps // _POINTS) == 0 or step.step == step.steps - 1:
-            self.metrics.write(
+            self._write_once(
                 "inversion", task=self.task + 1, phase=progress.phase, number=progress.number + 1,
                 phases=progress.phases, step=step.step + 1, steps=step.steps, rate=step.rate, terms=dict(self._terms),
             )  # fmt: skip
@@ -163,7 +168,15 @@ class RunMonitor(Monitor):
             rate=report.rate, terms=dict(report.terms), seconds=round(report.seconds, 4), **tested,
         )  # fmt: skip
 
+    def _write_once(self, event: str, **values: Any) -> None:
+        if _identity(event, **values) not in self._there:
+            self.metrics.write(event, **values)
+
     def _show(self, what: str, work: float) -> None:
         known = f", accuracy {self.accuracy}" if self.accuracy else ""
         title = f"task {self.task + 1} of {len(self.plan.tasks)}{known}: {what}"
         self.display.show(title, (self._before + work) / max(self.plan.work, 1), self._terms)
+
+
+def _identity(event: str, **values: Any) -> tuple[Any, ...]:
+    return event, *(values.get(key) for key in ("task", "phase", "number", "step"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,14 +12,19 @@ from typing import Any
 
 from torch import Tensor
 
+from remix.experiments.run_plan import RunPlan
 from remix.inversion import Checkpoint, Progress
 from remix.learning.learner import Learner
 from remix.learning.learner_state import learner_tensors, replay_tensors, restore
+from remix.learning.metrics import AccuracyMatrix
 from remix.statistics import DamagedFileError, read_file, write_file
+from remix.support.text import printable
 
-__all__ = ["RunState", "Saving"]
+__all__ = ["RunState", "Saving", "check_place"]
 
 _STATE, _REPLAY, _VERSION = "run state", "replay", 1  # kinds of files
+# What reading a sound file of wrong content may raise.
+_WRONG = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError)
 
 
 @dataclass(frozen=True)
@@ -88,21 +95,21 @@ class RunState:
             DamagedFileError: if a file is damaged or does not fit.
 
         """
-        if not self._file("state").is_file():
+        file = self._file("state")
+        if not os.path.lexists(file):
             return None
-        tensors, content = read_file(self._file("state"), _STATE, _VERSION)
+        tensors, content = read_file(file, _STATE, _VERSION)
         replay: dict[str, Tensor] = {}
-        if content["buffer"]:
-            replay, told = read_file(self._file("replay"), _REPLAY, _VERSION)
-            if told["task"] != content["task"]:
-                raise DamagedFileError(f"{self._file('replay')} is of task {told['task']}, not of {content['task']}")
-            self._replay_of = content["task"]
         try:
+            if content["buffer"]:
+                replay, told = read_file(self._file("replay"), _REPLAY, _VERSION)
+                if told["task"] != content["task"]:
+                    raise ValueError(f"{self._file('replay').name} is of another task")
+                self._replay_of = content["task"]
             restore(learner, tensors, content["learner"], replay)
-        except (ValueError, KeyError) as error:
-            raise DamagedFileError(f"{self._file('state')} is not of this run: {error}") from error
-        about: dict[str, Any] = content["run"]
-        return about
+            return _checked(content["run"])
+        except _WRONG as error:
+            raise _damaged(file, error) from error
 
     # --- an inversion ---
 
@@ -114,11 +121,13 @@ class RunState:
 
         """
         file = self._inversion(learner.tasks)
-        if learner.done > 1 or not file.is_file():
+        if learner.done > 1 or not os.path.lexists(file):
             return {}
         learner.inversion = Checkpoint.load(file)
-        about: dict[str, Any] = learner.inversion.record.get("run", {})
-        return about
+        try:
+            return _checked(learner.inversion.record["run"])
+        except _WRONG as error:
+            raise _damaged(file, error) from error
 
     def save_inversion(self, task: int, progress: Progress, began: float, about: Callable[[], dict[str, Any]]) -> None:
         """Write where an inversion stands, unless that was done a short time ago.
@@ -166,3 +175,49 @@ class RunState:
 
     def _file(self, name: str) -> Path:
         return self.folder / f"{name}.safetensors"
+
+
+def check_place(learner: Learner, matrix: AccuracyMatrix, plan: RunPlan) -> None:
+    """Whether a learner that was read back stands where its run can come to.
+
+    Raises:
+        DamagedFileError: if not: what was saved belongs to another run, or to none.
+
+    """
+    tasks, done, epoch = learner.tasks, learner.done, learner.stage_state.epoch
+    before, now = plan.tasks[:tasks], plan.tasks[tasks : tasks + 1]
+    stages = [stage.epochs for task in now for stage in task.stages]
+    begun = before + now if done else before
+    epochs = dict(enumerate(stages, start=2)).get(done, 0)
+    facts = {
+        "tasks": len(before) == tasks == len(matrix),
+        "phase": done in range(3 + len(stages) if now else 1),
+        "epoch": epoch in range(epochs + 1),
+        "classes": [record.name for record in learner.memory.classes]
+        == [name for task in before for name in task.classes],
+        "head": list(learner.student.head.task_sizes) == [len(task.classes) for task in begun],
+        "teacher": (learner.teacher is not None) == bool(done and before),
+        "pseudo-samples": (learner.replay is not None) == bool(done > 1 and before and now[0].pseudo),
+        "test images": matrix.counts == tuple(task.test for task in before),
+    }
+    wrong = [name for name, fits in facts.items() if not fits]
+    if wrong:
+        raise DamagedFileError(
+            f"the checkpoints are not of this run: see {', '.join(wrong)}; name another folder: --out DIR"
+        )
+
+
+def _checked(about: Any) -> dict[str, Any]:
+    """What a run told of itself when it was saved."""
+    whole = [about[key] for key in ("metrics", "peak", "threads")]
+    spent = [about["processor"], *about["seconds"].values()]
+    if not all(type(number) is int and number >= 0 for number in whole):
+        raise ValueError("its numbers are not whole")
+    if not all(isinstance(number, int | float) and 0 <= number < math.inf for number in spent):
+        raise ValueError("its times are none")
+    return dict(about)
+
+
+def _damaged(file: Path, error: Exception) -> DamagedFileError:
+    what = f"it lacks {error}" if isinstance(error, KeyError) else str(error).partition("\n")[0]
+    return DamagedFileError(f"{printable(file)} is not of this run: {what}; name another folder: --out DIR")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,8 +11,13 @@ from remix.data import IMAGENET, Preprocessing
 from remix.learning import Model, load_model
 from remix.networks import backbone_options, file_options, load_classifier
 from remix.statistics import Memory
+from remix.support.documents import DocumentError, parse_json
+from remix.support.files import read_limited
+from remix.support.text import shown
 
 __all__ = ["NetworkFile", "Opened", "open_model", "read_names", "read_numbers", "read_options"]
+
+_LONGEST_NAMES = 16 << 20  # bytes of a file of names
 
 
 @dataclass(frozen=True)
@@ -120,10 +124,10 @@ def read_names(text: str) -> tuple[str, ...]:
     """
     path = Path(text)
     is_file = len(text) < 1000 and path.is_file()
-    parts = path.read_text(encoding="utf-8").splitlines() if is_file else text.split(",")
+    parts = read_limited(path, _LONGEST_NAMES).decode("utf-8").splitlines() if is_file else text.split(",")
     names = tuple(part.strip() for part in parts if part.strip())
     if not names:
-        raise ValueError(f"{text!r} holds no names")
+        raise ValueError(f"{shown(text)} holds no names")
     return names
 
 
@@ -134,7 +138,7 @@ def read_numbers(option: str, text: str | None) -> tuple[float, ...] | None:
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError as error:
-        raise ValueError(f"{option} must be numbers separated by commas, got {text!r}") from error
+        raise ValueError(f"{option} must be numbers separated by commas, got {shown(text)}") from error
 
 
 def read_options(text: str | None) -> dict[str, Any]:
@@ -145,15 +149,15 @@ def read_options(text: str | None) -> dict[str, Any]:
         if not part.strip():
             continue
         if not sign:
-            raise ValueError(f"--options must look like width=8,final_relu=true, got {text!r}")
+            raise ValueError(f"--options must look like width=8,final_relu=true, got {shown(text)}")
         options[key.strip()] = _value(value.strip())
     return options
 
 
 def _value(text: str) -> Any:
     try:
-        value = json.loads(text)
-    except ValueError:
+        value = parse_json(text)
+    except DocumentError:
         return text
     return value if isinstance(value, bool | int | float | str) else text
 

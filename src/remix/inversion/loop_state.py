@@ -89,6 +89,9 @@ class LoopState:
                     )
             return [one.to(other, copy=True) for one, other in zip(found, like, strict=True) if one is not None]
 
+        for key in ("step", "adam_steps"):
+            if type(record[key]) is not int or record[key] < 0:
+                raise ValueError(f"the checkpoint is of another run: {key} must be a whole number from 0 up")
         current = group("variable")
         adam = Adam(current)
         adam.set(record["adam_steps"], group("first"), group("second"))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,7 @@ from remix.inversion.adam import Adam
 from remix.inversion.checkpoint import Checkpoint
 from remix.inversion.loop import InversionStoppedError, StepReport, Task, optimise
 from remix.inversion.loop_state import LoopState
+from remix.support.memory_errors import out_of_memory
 
 __all__ = ["Outcome", "Phase", "Progress", "run_phases"]
 
@@ -108,6 +110,10 @@ class _Run:
         self.before = generator.get_state()  # of the generator, before the present phase was built
 
     def resume(self, checkpoint: Checkpoint) -> None:
+        with _of_this_run():
+            self._resume(checkpoint)
+
+    def _resume(self, checkpoint: Checkpoint) -> None:
         record, tensors = checkpoint.record, checkpoint.tensors
         names = [phase.name for phase in self.phases]
         if list(record["phases"]) != names:
@@ -115,6 +121,8 @@ class _Run:
                 f"the checkpoint is of another run: its phases are {_short(record['phases'])}, here they are "
                 f"{_short(names)}"
             )
+        if record["number"] not in range(len(names)) or record["kept"] != self._kept_before(record["number"]):
+            raise ValueError("the checkpoint is of another run: its phase is none, or has other results before it")
         self.number = record["number"]
         self.previous = tensors.get("previous")
         self.kept = [tensors[f"kept.{i}"] for i in range(record["kept"])]
@@ -124,13 +132,17 @@ class _Run:
         else:
             self.saved, self.before = (checkpoint, tensors["generator"]), tensors["before"]
 
+    def _kept_before(self, number: int) -> int:
+        return sum(phase.keep for phase in self.phases[:number])
+
     def finish(self) -> Outcome:
         while True:
             phase = self.phases[self.number]
             if self.saved is None:
                 self.before = self.generator.get_state()
             task = phase.build(self.previous, self.generator)
-            state = self._restored(task)
+            with _of_this_run():
+                state = self._restored(task)
             try:
                 state, finished = optimise(task, self.generator, progress=self._report(phase, task, state), state=state)
             except InversionStoppedError as error:
@@ -203,6 +215,19 @@ class _Run:
             "history": {name: terms for name, terms in self.history.items() if name != phase.name},
         }
         return Checkpoint(tensors, record)
+
+
+@contextmanager
+def _of_this_run() -> Iterator[None]:
+    """What a checkpoint of wrong content may raise, as one sentence."""
+    try:
+        yield
+    except KeyError as error:
+        raise ValueError(f"the checkpoint is of another run: it lacks {error}") from error
+    except (RuntimeError, TypeError, AttributeError, IndexError, OverflowError) as error:
+        if out_of_memory(error):
+            raise
+        raise ValueError(f"the checkpoint is of another run: {str(error).partition(chr(10))[0][:300]}") from error
 
 
 def _short(names: Sequence[str]) -> str:

@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from remix.support.atomic import write_text
+from remix.support.files import read_limited
+from remix.support.text import printable
 
 __all__ = ["AccuracyMatrix", "Average"]
 
 Average = Literal["macro", "micro"]
+_LONGEST = 1 << 26  # bytes of a matrix of a thousand tasks
 
 
 class AccuracyMatrix:
@@ -186,9 +189,9 @@ class AccuracyMatrix:
         """Read what :meth:`write` wrote. Raises OSError if it cannot be read, ValueError if it is another."""
         try:
             # As bytes, so that no system translates the ends of lines.
-            return cls.from_csv(Path(path).read_bytes().decode())
+            return cls.from_csv(read_limited(path, _LONGEST).decode())
         except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
+            raise ValueError(f"{printable(path)}: {error}") from error
 
     def _step(self, step: int) -> int:
         if not -len(self) <= step < len(self):

@@ -116,6 +116,8 @@ def _named(path: str | Path, parse: Any, most: int) -> Any:
         raise DocumentError(f"{name} is not text in UTF-8") from error
     except DocumentError as error:
         raise DocumentError(f"{name} is {error}") from error
+    except ValueError as error:  # of `read_limited`, with the name
+        raise DocumentError(str(error)) from error
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -127,7 +129,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _check(value: Any) -> None:
-    """Depth, and texts that can be written again: half of a surrogate pair cannot."""
+    """Depth, plain values, and texts that can be written again: half of a surrogate pair cannot."""
     level = [value]
     for _ in range(_DEEPEST):
         if not level:
@@ -146,5 +148,9 @@ def _inside(entry: Any) -> Iterator[Any]:
     elif isinstance(entry, Mapping):
         yield from entry
         yield from entry.values()
-    elif isinstance(entry, list | tuple | set):
+    elif isinstance(entry, list):
         yield from entry
+    elif isinstance(entry, int) and entry.bit_length() > 64:
+        raise DocumentError("not of plain values: it has a number of more than 64 bits")
+    elif entry is not None and not isinstance(entry, int | float):
+        raise DocumentError(f"not of plain values: it has a {type(entry).__name__}, which belongs in quotes")

@@ -1,4 +1,4 @@
-"""Reading files that people name: regular files only, and no more of them than was agreed."""
+"""Files that people name: regular files only, and no more of them than was agreed."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from typing import BinaryIO
 
 from remix.support.text import printable
 
-__all__ = ["IrregularFileError", "check_regular", "open_regular", "read_limited"]
+__all__ = [
+    "IrregularFileError", "check_regular", "open_appending", "open_regular", "read_limited", "why_unreadable",
+]  # fmt: skip
 
 _KINDS = {
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
+    stat.S_IFLNK: "a link",
 }
 
 
@@ -49,6 +52,27 @@ def open_regular(path: str | Path) -> BinaryIO:
         file.close()
         raise
     return file
+
+
+def open_appending(path: str | Path) -> BinaryIO:
+    """Open a file for adding to its end; it is made if it is not there. Links are not followed: it would be another's.
+
+    Raises:
+        IrregularFileError: if it is not a regular file.
+        OSError: if it cannot be opened.
+
+    """
+    if os.path.lexists(path):
+        _check_mode(path, os.lstat(path).st_mode)
+    flags = ("O_NONBLOCK", "O_NOFOLLOW", "O_BINARY", "O_CLOEXEC")  # of those that this system has
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | sum(getattr(os, name, 0) for name in flags), 0o666)
+    return os.fdopen(handle, "ab")
+
+
+def why_unreadable(path: str | Path, error: Exception) -> str:
+    """The sentence for an error of `open_regular`, `read_limited` or the readers of documents, with the file's name."""
+    reason = getattr(error, "strerror", None)
+    return f"cannot read {printable(str(path))}: {reason}" if reason else str(error)
 
 
 def read_limited(path: str | Path, most: int) -> bytes:

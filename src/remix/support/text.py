@@ -4,12 +4,36 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["printable"]
+__all__ = ["csv_cell", "printable", "shown"]
+
+_LONGEST = 80  # letters of a value in a message
 
 
 def printable(text: Path | str) -> str:
     """A file name, or any text, that every terminal can show: control characters and what is not UTF-8 are escaped."""
     return "".join(c if c.isprintable() else _escaped(c) for c in str(text))
+
+
+def shown(value: object) -> str:
+    """A value as a message names it: as Python writes it, and cut where nobody would read on."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+def csv_cell(value: object) -> str:
+    """The text of a cell of a table: no spreadsheet takes it for a formula, no terminal for a command."""
+    if isinstance(value, int | float):
+        return str(value)
+    text = "" if value is None else printable(str(value))
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) and not _is_number(text) else text
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _escaped(c: str) -> str:

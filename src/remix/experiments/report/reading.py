@@ -89,7 +89,7 @@ def read_runs(folders: Sequence[str | Path]) -> tuple[list[RunFacts], list[str]]
                 continue
             try:
                 found[place] = _read(directory, remarks)
-            except (RunDirectoryError, OSError) as error:
+            except (ValueError, OSError) as error:
                 remarks.append(f"left out: {error}")
     if not found:
         raise RunDirectoryError("; ".join(remark.removeprefix("left out: ") for remark in remarks))

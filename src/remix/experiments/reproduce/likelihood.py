@@ -27,6 +27,7 @@ from remix.laplace import FrobeniusRecipe, LaplaceNormal
 from remix.networks import load_classifier
 from remix.statistics import LayerStatistics, Memory, Point, as_view
 from remix.support.atomic import write_text
+from remix.support.documents import read_json
 
 __all__ = ["TAKES", "reproduce"]
 
@@ -193,8 +194,8 @@ class _Layer:
 
     def _curves(self, data: LayerData, point: str | None, recipe: FrobeniusRecipe, epoch: int) -> dict[str, Any]:
         if self._file.exists():
-            kept: dict[str, Any] = json.loads(self._file.read_text())
-            if kept.pop("settings") != self._settings:
+            kept = read_json(self._file)
+            if not isinstance(kept, dict) or kept.pop("settings", None) != self._settings:
                 raise ValueError(f"{self._file} belongs to another run: choose another --out")
             return kept
         plain, normal = laplace_curve(data, None, self._memory, self._say)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 
 from remix.data import Preprocessing
+from remix.support.documents import read_json
 
 __all__ = ["Vit", "open_vit"]
 
@@ -55,9 +55,9 @@ def open_vit(path: str | Path) -> Vit:
     try:
         model = AutoModel.from_pretrained(folder, local_files_only=True, use_safetensors=True).eval()
         size, patch = int(model.config.image_size), int(model.config.patch_size)
+        prepared = folder / "preprocessor_config.json"
+        values = read_json(prepared) if prepared.is_file() else {}
+        mean, std = (tuple(values.get(name) or (0.5,) * 3) for name in ("image_mean", "image_std"))
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
         raise ValueError(f"{folder} holds no vision transformer that can be read: {error}") from error
-    prepared = folder / "preprocessor_config.json"
-    values = json.loads(prepared.read_text()) if prepared.is_file() else {}
-    mean, std = (tuple(values.get(name) or (0.5,) * 3) for name in ("image_mean", "image_std"))
     return Vit(model, Preprocessing(size, 3, mean, std), (size // patch) ** 2)
