@@ -1,5 +1,7 @@
 """Tiny-ImageNet-200 and CUB-200-2011: lists beside folders of images."""
 
+import os
+
 import pytest
 
 from remix.data import DataError, MissingData, load
@@ -107,5 +109,46 @@ def test_lists_of_cub_that_cannot_be(cub, file, text):
 
 def test_a_list_that_is_not_text(cub):
     (cub / "classes.txt").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DataError, match="cannot be read as text"):
+    with pytest.raises(DataError, match=r"classes\.txt is not text in UTF-8; unpack"):
         load("cub200", cub, size=16)
+
+
+@pytest.mark.parametrize("text", ["1 a\0b", "1 \x1b[31mname", "1 " + "x" * 5000])
+def test_lines_that_no_list_has(cub, text):
+    (cub / "classes.txt").write_text(text)
+    with pytest.raises(DataError, match=r"classes\.txt has a line that no list of names has"):
+        load("cub200", cub)
+
+
+def test_a_list_that_has_no_end(cub):
+    (cub / "classes.txt").write_bytes(b"1 name\n" * 2_500_000)
+    with pytest.raises(DataError, match=r"classes\.txt has more than 16,777,216 bytes"):
+        load("cub200", cub)
+
+
+def test_a_pipe_for_a_list(cub):
+    (cub / "classes.txt").unlink()
+    os.mkfifo(cub / "classes.txt")
+    with pytest.raises(DataError, match=r"classes\.txt is a pipe, not a file"):
+        load("cub200", cub)
+
+
+def test_many_classes_of_one_name_are_refused_at_once(cub):
+    (cub / "classes.txt").write_text("".join(f"{k} same\n" for k in range(200_000)))
+    with pytest.raises(DataError, match="these come twice: same"):
+        load("cub200", cub)
+
+
+@pytest.mark.parametrize("split", ["0", "1"])
+def test_a_part_without_images(cub, split):
+    lines = (cub / "train_test_split.txt").read_text().splitlines()
+    (cub / "train_test_split.txt").write_text("".join(f"{line.split()[0]} {split}\n" for line in lines))
+    with pytest.raises(MissingData, match="cub200 was not found"):
+        load("cub200", cub)
+
+
+def test_a_part_of_which_nothing_can_be_used(cub):
+    for path in (cub / "images").rglob("*.jpg"):
+        path.write_text("no image")
+    with pytest.raises(DataError, match=r"none of the \d+ images of the train part .* can be used; .*not an image"):
+        load("cub200", cub)

@@ -1,6 +1,7 @@
 """IDX files and Fashion-MNIST."""
 
 import gzip
+import os
 import struct
 
 import numpy as np
@@ -66,6 +67,7 @@ def test_labels_that_do_not_fit_the_images(tmp_path):
         idx(np.zeros((3, 4), np.uint8)) + b"x",
         struct.pack(">HBB", 0, 13, 1) + struct.pack(">I", 1) + b"\0\0\0\0",
         struct.pack(">HBB3I", 0, 8, 3, 2**31, 2**31, 4),
+        struct.pack(">HBB3I", 0, 8, 3, 2**31, 28, 0),
         struct.pack(">HBB", 0, 8, 2) + b"\0\0",
     ],
 )
@@ -83,3 +85,17 @@ def test_damaged_compression_is_refused(tmp_path):
         (tmp_path / "a.gz").write_bytes(damaged)
         with pytest.raises(DataError, match="fetch it again"):
             read_idx(tmp_path / "a.gz")
+
+
+def test_a_small_file_that_unfolds_without_end(tmp_path):
+    content = struct.pack(">HBB3I", 0, 8, 3, 10_000_000, 28, 28)
+    (tmp_path / "a.gz").write_bytes(gzip.compress(content + bytes(2**24)))
+    with pytest.raises(DataError, match="claims to hold 7,840,000,000 bytes, which no file of this data set does"):
+        read_idx(tmp_path / "a.gz")
+
+
+@pytest.mark.parametrize("name", ["a", "a.gz"])
+def test_a_pipe(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(DataError, match="is a pipe, not a file"):
+        read_idx(tmp_path / name)

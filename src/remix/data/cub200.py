@@ -55,6 +55,8 @@ def cub200(root: Path, size: int = 224, lazy: bool | None = None) -> Splits:
             raise DataError(f"images.txt in {printable(folder)} names a file outside of images/: {printable(name)}")
         path = folder / "images" / relative
         listed["train" if training[key] == "1" else "test"].append((path, position[label_of[key]]))
+    if not listed["train"] or not listed["test"]:
+        raise missing("cub200", root)
     preprocessing = Preprocessing(size, 3, CLIP.mean, CLIP.std)
     names = tuple(re.sub(r"^\d+\.", "", name) for name in classes.values())
     parts, skipped = read_parts(folder, listed, names, preprocessing, lazy)

@@ -11,10 +11,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from remix.data.errors import Skipped, UnreadableImage
+from remix.data.errors import DataError, Skipped, UnreadableImage
 from remix.data.file_index import known_unusable
 from remix.data.images import ImageDataset, ImageFiles
 from remix.data.preprocessing import Preprocessing
+from remix.support.text import printable
 
 __all__ = ["MEMORY_LIMIT", "Labelled", "read_parts"]
 
@@ -42,6 +43,9 @@ def read_parts(
         preprocessing: applied to every image.
         lazy: keep only which files are usable (True) or their pixels (False); None: pixels up to MEMORY_LIMIT.
 
+    Raises:
+        DataError: if no file of a part can be used.
+
     """
     if lazy is None:
         lazy = sum(len(files) for files in listed.values()) * _bytes_each(preprocessing) > MEMORY_LIMIT
@@ -53,6 +57,11 @@ def read_parts(
         labels = torch.tensor([label for _, label in files], dtype=torch.int64)
         reasons, pixels = _decode_all(paths, preprocessing, keep=not lazy) if known is None else (known, None)
         usable = torch.tensor([path not in reasons for path in paths], dtype=torch.bool)
+        if paths and not bool(usable.any()):
+            raise DataError(
+                f"none of the {len(paths):,} images of the {part} part in {printable(source)} can be used; "
+                f"{printable(paths[0])}: {reasons[paths[0]]}"
+            )
         if pixels is None:
             images: Tensor | ImageFiles = ImageFiles(tuple(p for p in paths if p not in reasons), preprocessing)
         else:

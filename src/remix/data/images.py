@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -83,8 +84,8 @@ class ImageDataset:
                 f"but there are {len(self.classes)} classes: 0 to {len(self.classes) - 1}"
             )
         if len(set(self.classes)) != len(self.classes):
-            twice = sorted({name for name in self.classes if self.classes.count(name) > 1})
-            raise DataError(f"class names must differ, these come twice: {', '.join(twice)}")
+            twice = sorted(name for name, times in Counter(self.classes).items() if times > 1)
+            raise DataError(f"class names must differ, these come twice: {', '.join(twice[:10])}")
 
     def __len__(self) -> int:
         return len(self.images)

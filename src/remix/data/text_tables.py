@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from remix.data.errors import DataError, MissingData
+from remix.support.files import read_limited
 from remix.support.text import printable
 
 __all__ = ["read_lines", "read_table"]
+
+_LARGEST = 2**24  # bytes; the longest official list has 3 million
+_LONGEST = 2000  # characters of a line
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f]")
 
 
 def read_lines(file: Path) -> list[str]:
@@ -15,16 +21,21 @@ def read_lines(file: Path) -> list[str]:
 
     Raises:
         MissingData: if there is no such file.
-        DataError: if it cannot be read as text.
+        DataError: if it cannot be read as text, is longer than such lists are, or has control characters.
 
     """
     try:
-        text = file.read_text(encoding="utf-8")
+        text = read_limited(file, _LARGEST).decode("utf-8-sig")
     except FileNotFoundError:
         raise MissingData(f"{printable(file)} is missing; unpack the data set again") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{printable(file)} cannot be read as text ({error}); unpack the data set again") from error
-    return [line.strip() for line in text.splitlines() if line.strip()]
+    except UnicodeDecodeError as error:
+        raise DataError(f"{printable(file)} is not text in UTF-8; unpack the data set again") from error
+    except (OSError, ValueError) as error:
+        raise DataError(f"a list cannot be read: {error}; unpack the data set again") from error
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if any(len(line) > _LONGEST or _CONTROL.search(line) for line in lines):
+        raise DataError(f"{printable(file)} has a line that no list of names has; unpack the data set again")
+    return lines
 
 
 def read_table(file: Path, columns: int, separator: str | None = None) -> list[list[str]]:

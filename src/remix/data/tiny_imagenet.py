@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from remix.data.errors import DataError
@@ -70,4 +71,5 @@ def _names(folder: Path, ids: list[str]) -> tuple[str, ...]:
     if (folder / "words.txt").is_file():
         words = {wnid: text.split(",")[0] for wnid, text in read_table(folder / "words.txt", columns=2, separator="\t")}
     plain = [words.get(wnid, wnid) for wnid in ids]
-    return tuple(f"{name} ({wnid})" if plain.count(name) > 1 else name for name, wnid in zip(plain, ids, strict=True))
+    times = Counter(plain)
+    return tuple(f"{name} ({wnid})" if times[name] > 1 else name for name, wnid in zip(plain, ids, strict=True))
