@@ -81,6 +81,50 @@ def test_factorisation_is_componentwise_accurate(path: str) -> None:
                 assert abs(float(got) - float(wanted)) <= 1e-13 * float(wanted)
 
 
+@pytest.mark.parametrize("kind", ["ties", "near ties", "scales", "all tied"])
+def test_gradients_of_a_solve_with_sixty_digits(kind: str, path: str) -> None:
+    """That of x' Sigma^-1 x in w is -2 g K w g with g = Sigma^-1 x: a sum that cancels to the twelfth digit."""
+    fixed = tiny_noise(kind)
+    x = torch.linspace(-1, 2, fixed.dim, dtype=torch.float64).cos()
+    weight = fixed.weight.clone().requires_grad_()
+    sigma = LaplaceCovariance(fixed.diag, weight, fixed.coord)
+    (got,) = torch.autograd.grad((x * sigma.solve(x)).sum(), weight)
+    with mpmath.workdps(60):
+        d, w, a, v = ([mpmath.mpf(float(t)) for t in u] for u in (fixed.diag, fixed.weight, fixed.coord, x))
+        places = range(len(d))
+        kernel = mpmath.matrix([[mpmath.exp(-abs(a[i] - a[j])) for j in places] for i in places])
+        dense = mpmath.matrix([[w[i] * w[j] * kernel[i, j] + d[i] * (i == j) for j in places] for i in places])
+        g = mpmath.cholesky_solve(dense, mpmath.matrix(v))
+        wanted = [float(-2 * g[i] * mpmath.fsum(kernel[i, j] * w[j] * g[j] for j in places)) for i in places]
+    assert_near(got, torch.tensor(wanted, dtype=torch.float64), 1e-9)
+
+
+def scaled(power: int) -> list[Tensor]:
+    """Vectors of 4^power Sigma, with small gaps."""
+    _, _, diag, weight, coord = (v.double() for v in draw((1,), 33))
+    return [v.requires_grad_() for v in (4.0**power * diag, 2.0**power * 1e4 * weight, 1e-13 * coord)]
+
+
+@pytest.mark.parametrize("power", [-498, 480], ids=["1e-300", "1e289"])
+def test_the_factorisation_at_the_ends_of_float64(power: int, path: str) -> None:
+    for name in ("P", "C", "gam", "phi"):
+        here, there = (getattr(LaplaceCovariance(*scaled(k)).factor, name) for k in (0, power))
+        assert float((there / here - 1).nan_to_num().abs().max()) < 1e-14
+
+
+@pytest.mark.parametrize("power", [-270, 270], ids=["1e-163", "1e163"])
+def test_gradients_of_the_inverse_diagonal_where_those_in_diag_leave_float64(power: int, path: str) -> None:
+    """They scale with 4^-2k in diag, 4^-k 2^-k in weight and 4^-k in coord."""
+    found = []
+    for k in (0, power):
+        leaves = scaled(k)
+        value = LaplaceCovariance(*leaves).inverse_diagonal()[:7].sum()
+        in_weight, in_coord = torch.autograd.grad(value, leaves[1:])
+        found.append((in_weight * 4.0**k * 2.0**k, in_coord * 4.0**k))
+    for there, here in zip(found[1], found[0], strict=True):
+        assert_near(there, here)
+
+
 # --- float32 ---
 
 

@@ -149,3 +149,13 @@ def test_dense_matrix_beyond_the_limit() -> None:
 
 def test_factor_of_a_batch() -> None:
     refused(lambda: covariance(diag=DIAG.expand(2, 5)).factor, r"\(2,\)")
+
+
+@pytest.mark.parametrize(("dtype", "limit"), [(torch.float64, 1e154), (torch.float32, 1e19), (torch.bfloat16, 1e19)])
+def test_variances_beyond_the_dtype_are_refused(dtype: torch.dtype, limit: float) -> None:
+    vectors = {"diag": DIAG.to(dtype), "coord": COORD.to(dtype)}
+    weight = with_value(WEIGHT.to(dtype), 2 * limit)
+    refused(
+        lambda: LaplaceCovariance(weight=weight, **vectors), r"diag \+ weight\^2", "must be finite", r"index \(2,\)"
+    )
+    assert torch.isfinite(LaplaceCovariance(weight=weight / 2, **vectors).logdet())

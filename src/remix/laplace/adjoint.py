@@ -41,21 +41,23 @@ def _column_sum(product: Tensor) -> Tensor:
     return product.sum(0, dtype=torch.float64)
 
 
-def factor_adjoint(factor: Factor, S_bar: Tensor, G_bar: Tensor, w_bar: Tensor, gap_bar: Tensor) -> Gradients:
-    """Pulls sorted cotangents of S, G and direct ones of weight and gap back to the parameters.
+def factor_adjoint(factor: Factor, log_S_bar: Tensor, G_bar: Tensor, w_bar: Tensor, gap_bar: Tensor) -> Gradients:
+    """Pulls sorted cotangents of log S, G and direct ones of weight and gap back to the parameters.
+
+    Of log S: the cotangent of S itself may lie beyond the range of float64 where the gradients do not.
 
     The prior variance P obeys P_{k+1} = 1 - phi_{k+1}^2 (1 - M_k), M = d P / S, with dM/dP = gam^2, dM/dd = G^2,
     dM/dw = -2 gam P G; its cotangent runs downwards.
     """
     w, phi, P, C, S, G, gam = (getattr(factor, name) for name in ("weight", "phi", "P", "C", "S", "G", "gam"))
     phi2 = _shift_down(phi.square())
-    source = S_bar * w.square() + G_bar * w * gam / S
+    source = log_S_bar * (w.square() / S) + G_bar * w * gam / S
     # P_bar_k = source_k + phi_{k+1}^2 gam_k^2 P_bar_{k+1}: an affine scan from the top, where `carried` arrives.
     carried = scan((phi2 * gam.square()).flip(0), source.flip(0)).flip(0)
     P_bar = source + phi2 * gam.square() * carried
     from_next = phi2 * carried
-    diag_bar = S_bar - G_bar * G / S + from_next * G.square()
-    weight_bar = w_bar + 2 * S_bar * w * P + G_bar * P / S * (1 - 2 * w * G) - 2 * from_next * gam * P * G
+    diag_bar = (log_S_bar - G_bar * G) / S + from_next * G.square()
+    weight_bar = w_bar + 2 * log_S_bar * G + G_bar * P / S * (1 - 2 * w * G) - 2 * from_next * gam * P * G
     return _in_order(factor, diag_bar, weight_bar, gap_bar + 2 * C * P_bar)
 
 
@@ -76,11 +78,11 @@ def inverse_diagonal_adjoint(factor: Factor, cotangent: Tensor) -> Gradients:
     N_bar = scan(phi2 * gam.square(), phi2 * y_bar * G.square())
     f_bar = y_bar * G.square() + gam.square() * N_bar
     gam_bar = 2 * gam * f * N_bar
-    S_bar = -y_bar / S.square() - N_bar * w.square() / S.square() - gam_bar * gam / S
+    log_S_bar = -y_bar / S - N_bar * (w.square() / S) - gam_bar * gam
     G_bar = 2 * y_bar * G * f
     w_bar = 2 * N_bar * w / S
     gap_bar = _shift_up(-2 * f_bar * f)
-    diag_bar, weight_bar, coord_bar = factor_adjoint(factor, S_bar, G_bar, w_bar, gap_bar)
+    diag_bar, weight_bar, coord_bar = factor_adjoint(factor, log_S_bar, G_bar, w_bar, gap_bar)
     return diag_bar + factor.unsort(gam_bar / S), weight_bar, coord_bar
 
 
@@ -135,28 +137,29 @@ def _gradient_sums(centred: Tensor, factor: Factor, row_weight: Tensor) -> tuple
     zhat = h + P rho is the smoothed state, Lw = h - C rho (docs/mathematics.md).
     """
     rows = _Rows(factor, centred.dtype)
-    h = rows.arriving(centred, WHITEN)
-    z = rows.apply(centred, WHITEN)
-    g = rows.apply(z, WHITEN_T)
-    s = rows.arriving(z, WHITEN_T)
-    rho = rows.vector("gam") * s + rows.vector("weight") * z * rows.vector("S").rsqrt()
+    g, smoothed, rho, passed = _smooth(rows, centred)
     weighted = row_weight.unsqueeze(-1) * g
-    products = (
-        weighted * g,
-        weighted * (h + rows.vector("P") * rho),
-        row_weight.unsqueeze(-1) * rho * (h - rows.vector("C") * rho),
-    )
+    products = (weighted * g, weighted * smoothed, row_weight.unsqueeze(-1) * rho * passed)
     return weighted, torch.stack([rows.sorted(_column_sum(product)) for product in products])
 
 
-def filter_adjoint(x: Tensor, y: Tensor, cotangent: Tensor, factor: Factor, mode: str) -> Gradients:
-    """Parameter gradients of <cotangent, y> for y = operation(x), all (B, D); see `filters.SWEEPS` for the modes."""
+def _smooth(rows: _Rows, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """g = Sigma^-1 x, zhat = K w g, rho and Lw, all (B, D): zhat without the cancellation of the sum."""
+    h = rows.arriving(x, WHITEN)
+    z = rows.apply(x, WHITEN)
+    g = rows.apply(z, WHITEN_T)
+    s = rows.arriving(z, WHITEN_T)
+    rho = rows.vector("gam") * s + rows.vector("weight") * z * rows.vector("S").rsqrt()
+    return g, h + rows.vector("P") * rho, rho, h - rows.vector("C") * rho
+
+
+def filter_adjoint(x: Tensor, cotangent: Tensor, factor: Factor, mode: str) -> Gradients:
+    """Parameter gradients of <cotangent, operation(x)>, both (B, D); see `filters.SWEEPS` for the modes."""
     rows = _Rows(factor, x.dtype)
     if mode == "matvec":
         return _kernel_adjoint(rows, x, cotangent)
     if mode == "solve":
-        # d(Sigma^-1 x) = -Sigma^-1 dSigma y
-        return _kernel_adjoint(rows, y, -rows.apply(cotangent, WHITEN, WHITEN_T))
+        return _solve_adjoint(rows, x, cotangent)
     if mode == "whiten":
         return _whiten_adjoint(rows, x, cotangent)
     if mode == "whiten_t":
@@ -183,33 +186,39 @@ def _kernel_adjoint(rows: _Rows, x: Tensor, cotangent: Tensor) -> Gradients:
     return diag, weight, coord
 
 
+def _solve_adjoint(rows: _Rows, x: Tensor, cotangent: Tensor) -> Gradients:
+    """<c, Sigma^-1 x>: the bilinear form of the quadratic one whose sums `_gradient_sums` gives."""
+    g_x, smoothed_x, rho_x, passed_x = _smooth(rows, x)
+    g_c, smoothed_c, rho_c, passed_c = _smooth(rows, cotangent)
+    products = (-g_x * g_c, -g_x * smoothed_c - g_c * smoothed_x, rho_x * passed_c + rho_c * passed_x)
+    return _in_order(rows.factor, *(rows.sorted(_column_sum(product)) for product in products))
+
+
 def _whiten_adjoint(rows: _Rows, x: Tensor, cotangent: Tensor) -> Gradients:
     """<c, L^-1 x>, by the reverse of v = x - w h, z = v/sqrt(S), h' = phi'(h + G v)."""
-    factor = rows.factor
     h = rows.arriving(x, WHITEN)
     z = rows.apply(x, WHITEN)
     t = -rows.arriving(cotangent, WHITEN_T)
     v_bar = rows.apply(cotangent, WHITEN_T)
     v = z * rows.vector("S").sqrt()
-    S_bar = -rows.sorted(_column_sum(cotangent * z)) / (2 * factor.S)
+    log_S_bar = -rows.sorted(_column_sum(cotangent * z)) / 2
     w_bar = -rows.sorted(_column_sum(v_bar * h))
-    return _close(rows, S_bar, w_bar, t, h, v)
+    return _close(rows, log_S_bar, w_bar, t, h, v)
 
 
 def _unwhiten_adjoint(rows: _Rows, x: Tensor, cotangent: Tensor) -> Gradients:
     """<c, L x>, by the reverse of v = sqrt(S) x, y = v + w h, h' = phi'(h + G v)."""
-    factor = rows.factor
     h = rows.arriving(x, UNWHITEN)
     t = rows.arriving(cotangent, UNWHITEN_T)
     v_bar = cotangent + rows.vector("G") * t
     v = x * rows.vector("S").sqrt()
-    S_bar = rows.sorted(_column_sum(v_bar * v)) / (2 * factor.S)
+    log_S_bar = rows.sorted(_column_sum(v_bar * v)) / 2
     w_bar = rows.sorted(_column_sum(cotangent * h))
-    return _close(rows, S_bar, w_bar, t, h, v)
+    return _close(rows, log_S_bar, w_bar, t, h, v)
 
 
-def _close(rows: _Rows, S_bar: Tensor, w_bar: Tensor, t: Tensor, h: Tensor, v: Tensor) -> Gradients:
+def _close(rows: _Rows, log_S_bar: Tensor, w_bar: Tensor, t: Tensor, h: Tensor, v: Tensor) -> Gradients:
     """Both reverses end alike: t_k = phi_{k+1} hbar_{k+1} multiplies h + G v in the gap and v in the gain."""
     G_bar = rows.sorted(_column_sum(t * v))
     gap_bar = _shift_up(-rows.sorted(_column_sum(t * (h + rows.vector("G") * v))))
-    return factor_adjoint(rows.factor, S_bar, G_bar, w_bar, gap_bar)
+    return factor_adjoint(rows.factor, log_S_bar, G_bar, w_bar, gap_bar)

@@ -111,7 +111,10 @@ def factorise(diag: Tensor, weight: Tensor, phi: Tensor, q: Tensor) -> dict[str,
     w2 = weight.square()
     # Step k takes (P_k, C_k) to (P_{k+1}, C_{k+1}); the last one is never used.
     phi2, noise = (torch.cat([v[1:], v.new_zeros(1)]) for v in (phi.square(), q))
-    entries = (phi2 * diag + noise * (diag + w2), noise * diag, phi2 * w2, phi2 * diag)
+    # Only the ratio of d and w^2 matters: in units of their sum, to a power of two, no product leaves the range.
+    unit = torch.exp2(-torch.frexp(diag + w2).exponent.double().clamp(-1000, 1000))
+    d, v = diag * unit, w2 * unit
+    entries = (phi2 * d + noise * (d + v), noise * d, phi2 * v, phi2 * d)
     m = torch.stack([_to_grid(v, length, blocks) for v in entries])
     start = _block_starts(m, blocks)
     P, C = (torch.empty(length, blocks, dtype=diag.dtype, device=diag.device) for _ in range(2))

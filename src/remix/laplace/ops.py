@@ -61,12 +61,12 @@ def _(x: Tensor, *rest: Any) -> Tensor:
 
 @torch.library.custom_op("remix::laplace_filter_adjoint", mutates_args=())
 def filter_adjoint_op(
-    x: Tensor, y: Tensor, cotangent: Tensor,
+    x: Tensor, cotangent: Tensor,
     order: Tensor, rank: Tensor, vectors: Tensor, logdet: Tensor, table: Tensor, mode: str,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Parameter gradients of `filter_op`."""
     factor = Factor(order, rank, vectors, logdet, {table.dtype: table})
-    return adjoint.filter_adjoint(x, y, cotangent, factor, mode)
+    return adjoint.filter_adjoint(x, cotangent, factor, mode)
 
 
 @filter_adjoint_op.register_fake
@@ -81,16 +81,16 @@ def _three_like(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def _filter_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     *tensors, ctx.mode = inputs
-    ctx.save_for_backward(*tensors, output)
+    ctx.save_for_backward(*tensors)
 
 
 def _filter_backward(ctx: Any, cotangent: Tensor) -> tuple[Any, ...]:
-    x, diag, weight, coord, *factor, y = ctx.saved_tensors
+    x, diag, weight, coord, *factor = ctx.saved_tensors
     grads: list[Any] = [None] * 10
     if ctx.needs_input_grad[0]:
         grads[0] = filter_op(cotangent, diag, weight, coord, *factor, TRANSPOSE[ctx.mode])
     if any(ctx.needs_input_grad[1:4]):
-        parameters = filter_adjoint_op(x, y, cotangent, *factor, ctx.mode)
+        parameters = filter_adjoint_op(x, cotangent, *factor, ctx.mode)
         grads[1:4] = [g.to(p.dtype) for g, p in zip(parameters, (diag, weight, coord), strict=True)]
     return tuple(grads)
 

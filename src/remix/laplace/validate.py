@@ -108,6 +108,8 @@ def check_parameters(diag: Tensor, weight: Tensor, coord: Tensor, values: bool) 
         for name, vector in (("diag", diag), ("weight", weight), ("coord", coord)):
             require_finite(name, vector)
         require_positive("diag", diag)
+        dtype = compute_dtype(diag.dtype)
+        require_finite("the variance diag + weight^2", diag.to(dtype) + weight.to(dtype).square())
 
 
 def check_rows(name: str, x: object, dim: int, like: Tensor) -> Tensor:
