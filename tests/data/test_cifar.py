@@ -120,6 +120,14 @@ def test_a_cut_off_file_is_refused(tmp_path, cut):
         load("cifar100", tmp_path)
 
 
+def test_a_file_that_has_no_end_is_refused(tmp_path):
+    write_binary(tmp_path, "cifar100")
+    with (tmp_path / "cifar-100-binary" / "test.bin").open("r+b") as stream:
+        stream.truncate(3074 * 10**9)
+    with pytest.raises(DataError, match=r"test\.bin has 3,074,000,000,000 bytes, more than any file of this data set"):
+        load("cifar100", tmp_path)
+
+
 def test_an_incomplete_layout_is_not_taken(tmp_path):
     write_binary(tmp_path, "cifar10")
     (tmp_path / "cifar-10-batches-bin" / "data_batch_3.bin").unlink()

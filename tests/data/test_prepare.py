@@ -222,6 +222,13 @@ def test_an_index_that_cannot_be_written_is_no_failure(tmp_path, monkeypatch):
     assert "Permission denied" in stream.getvalue()
 
 
+def test_an_index_that_cannot_be_removed_is_named(tmp_path):
+    root = make_folder(tmp_path / "photos")
+    (root / "remix-index.json").mkdir()
+    with pytest.raises(DataError, match=r"remix-index\.json cannot be removed \("):
+        prepare(root)
+
+
 def test_the_table_lists_classes_and_then_what_was_left_out(tmp_path):
     root = make_folder(tmp_path / "photos", classes=("cat", "[red]dog"), each=10)
     damaged("empty", root / "cat" / "[b]x.jpg")

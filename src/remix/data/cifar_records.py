@@ -14,6 +14,7 @@ from remix.support.text import printable
 __all__ = ["read_records"]
 
 PIXELS = 3 * 32 * 32
+_LARGEST = 2**29  # bytes; the largest official file has 154 million
 
 
 def read_records(files: list[Path], label_bytes: int) -> tuple[Tensor, Tensor]:
@@ -22,7 +23,7 @@ def read_records(files: list[Path], label_bytes: int) -> tuple[Tensor, Tensor]:
     The files are mapped, so that only the pixels are held in memory.
 
     Raises:
-        DataError: if a file is not a whole number of records.
+        DataError: if a file is not a whole number of records, or has more than this data set.
 
     """
     record = label_bytes + PIXELS
@@ -32,6 +33,10 @@ def read_records(files: list[Path], label_bytes: int) -> tuple[Tensor, Tensor]:
             raise DataError(
                 f"{printable(file)} has {size:,} bytes, which is not a whole number of records of {record:,}: "
                 "the file is cut off or not of this data set; fetch it again"
+            )
+        if size > _LARGEST:
+            raise DataError(
+                f"{printable(file)} has {size:,} bytes, more than any file of this data set; fetch it again"
             )
     count = sum(size // record for size in sizes)
     images = np.empty((count, PIXELS), np.uint8)

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from remix.data.archives import is_archive, unpack
 from remix.data.checks import check_official
 from remix.data.download import Report, check_md5, fetch
-from remix.data.errors import MissingData
+from remix.data.errors import DataError, MissingData
 from remix.data.file_index import INDEX, fingerprint
 from remix.data.images import ImageDataset, ImageFiles
 from remix.data.registry import Entry, find_dataset, load, place_of
@@ -57,7 +57,12 @@ def prepare(name: str, root: str | Path | None = None, console: Console | None =
             splits = load(name, base, **options)
     index = splits.source / INDEX if splits.source is not None else None
     if index is not None and index.exists():  # what it says is to be found out anew
-        index.unlink()
+        try:
+            index.unlink()
+        except OSError as error:
+            raise DataError(
+                f"{printable(index)} cannot be removed ({error.strerror}), and is to be made anew"
+            ) from error
         with console.status(f"reading {entry.name} again"):
             splits = load(name, base, **options)
     with console.status(f"checking {entry.name}"):
