@@ -102,3 +102,20 @@ def test_a_dense_matrix_beyond_memory_is_refused_with_its_size(size):
     with pytest.raises(ValueError, match=r"\d+(\.\d+)? (MiB|GiB|TiB)") as error:
         covariance.to_dense()
     assert str(size) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("scale", "message"),
+    [(1e150, "numbers whose powers are"), (1e-160, "its square is 0"), (1e-300, "its square is 0")],
+)
+def test_scales_whose_powers_leave_float64_are_refused(scale, message):
+    x = torch.randn(50, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    with pytest.raises(ValueError, match=message):
+        fit(scale * x)
+
+
+def test_what_varies_in_a_single_row_alone_is_refused():
+    x = torch.zeros(50, 8)
+    x[0] = 1.0
+    with pytest.raises(ValueError, match="also without a fifth that is held out"):
+        fit(x)

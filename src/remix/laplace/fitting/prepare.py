@@ -138,18 +138,24 @@ def settle(
         ValueError: NaN or infinite entries, or all rows equal.
     """
     check_finite(variance)
+    check_finite(fourth)
     constant = _constant(variance, mean, dtype)
     if bool(constant.all()):
-        raise ValueError("x must have at least 2 distinct rows: no feature varies")
+        raise ValueError(
+            "x must have at least 2 distinct rows, also without a fifth that is held out: no feature varies, or so "
+            "little that its square is 0"
+        )
     largest = largest_loading(variance, fourth, constant, rows)
     return shrunk_variance(variance, constant, rows, layout, frequencies), constant, largest
 
 
 def check_finite(variance: Tensor) -> None:
-    """Raise ValueError naming the first feature whose variance (D,) is not finite."""
+    """Raise ValueError naming the first feature whose variance, or fourth moment, (D,) is not finite."""
     if not torch.isfinite(variance).all():
         bad = int((~torch.isfinite(variance)).nonzero()[0])
-        raise ValueError(f"x must be finite; feature {bad} contains NaN or infinite values (or overflows when squared)")
+        raise ValueError(
+            f"x must be finite; feature {bad} contains NaN or infinite values, or numbers whose powers are"
+        )
 
 
 @single_thread()
@@ -233,7 +239,7 @@ def independent_log_likelihood(squares: Tensor, variance: Tensor) -> float:
 def _constant(variance: Tensor, mean: Tensor, dtype: torch.dtype) -> Tensor:
     """Features that do not vary: rounding of the mean leaves about eps * |mean| in them."""
     noise = (torch.finfo(dtype).eps * mean.abs()).square()
-    return variance <= torch.maximum(4 * noise, 1e-14 * variance.mean())
+    return variance <= torch.maximum(4 * noise, 1e-14 * variance.mean()).clamp_min(1e-290)
 
 
 def largest_loading(variance: Tensor, fourth: Tensor, constant: Tensor, rows: int) -> Tensor:
