@@ -7,6 +7,8 @@ import importlib.util
 import sys
 from pathlib import Path
 
+from remix.support.text import printable
+
 __all__ = ["VARIABLE", "import_extensions"]
 
 VARIABLE = "REMIX_IMPORT"
@@ -27,8 +29,8 @@ def import_extensions(names: str) -> None:
             else:
                 importlib.import_module(name)
         except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
-            raise ValueError(f"{VARIABLE} names {name}, which cannot be imported ({reason})") from error
+            reason = printable(f"{type(error).__name__}: {error}"[:300])
+            raise ValueError(f"{VARIABLE} names {printable(name[:80])}, which cannot be imported ({reason})") from error
 
 
 def _import_file(path: Path) -> None:

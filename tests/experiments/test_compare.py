@@ -13,6 +13,8 @@ from remix.experiments.compare import compare_runs, format_comparison, show_matr
 from remix.experiments.overlay import SettingError
 from remix.experiments.run_command import RunOptions, resolve
 from remix.experiments.run_directory import RunDirectoryError
+from remix.experiments.text_tables import as_csv
+from remix.experiments.variants import variant_names
 from remix.learning.metrics import AccuracyMatrix
 
 
@@ -166,3 +168,60 @@ def test_names_are_whole_in_a_narrow_terminal(runs):
     text = io.StringIO()
     Console(file=text, width=80).print(format_comparison(compare_runs([runs]), "table"))
     assert "…" not in text.getvalue().split("┡")[1]
+
+
+HOSTILE = "=cmd|' /C calc'!A0 \\input{a_b} `x` <script> [c](http://d) \x1b[2J\n| ~^"
+
+
+@pytest.mark.parametrize(
+    ("form", "cell"),
+    [
+        ("csv", r"""'=cmd|' /C calc'!A0 \input{a_b} `x` <script> [c](http://d) \x1b[2J\n| ~^,"""),
+        ("markdown", r"""| =cmd\|' /C calc'!A0 \\input{a_b} \`x\` \<script\> \[c\](http://d) \\x1b\[2J\\n\| ~^ |"""),
+        (
+            "latex",
+            r"""=cmd|' /C calc'!A0 \textbackslash{}input\{a\_b\} `x` <script> [c](http://d) \textbackslash{}x1b[2J"""
+            r"""\textbackslash{}n| \textasciitilde{}\textasciicircum{} &""",
+        ),
+    ],
+)
+def test_whatever_a_method_is_called_stays_text(tmp_path, capsys, form, cell):
+    values = yaml.safe_load((finished(tmp_path / "run", "remix", 0, 80) / "config.yaml").read_text())
+    (tmp_path / "run" / "config.yaml").write_text(yaml.safe_dump(values | {"method": HOSTILE}))
+    for other in (form, "table"):
+        main(["compare", str(tmp_path / "run"), "--format", other, "--matrices"])
+        shown = capsys.readouterr().out
+        assert other == "table" or cell in shown
+        assert "\x1b" not in shown
+
+
+def test_numbers_stay_numbers_in_csv():
+    assert as_csv([{"a": -1.5, "b": "-2", "c": "+x", "d": None, "e": "@y"}]) == "a,b,c,d,e\n-1.5,-2,'+x,,'@y\n"
+
+
+def test_thousands_of_runs_are_named_in_time_for_each():
+    """Ten times the runs took a hundred times as long."""
+    settings = resolve(RunOptions("digits", "remix")).to_plain()["settings"]
+    names = variant_names([("remix", settings | {"samples": number % 7}) for number in range(5000)])
+    assert names[8] == "remix (samples=1)"
+    assert len(set(names)) == 7
+
+
+def test_runs_of_which_one_lacks_a_setting_have_names():
+    assert variant_names([("a", {"x": 1, "y": 2}), ("a", {"x": 1})]) == ["a (y=2)", "a"]
+    assert len(variant_names([("a", {"b.b.b": 1, "c.b.b": 2}), ("a", {"c.b.b": 1}), ("a", {"b.b.b": 1})])) == 3
+
+
+def test_loops_of_links_are_no_runs(tmp_path):
+    finished(tmp_path / "run", "remix", 0, 80)
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "up").symlink_to(tmp_path)
+    assert list(compare_runs([tmp_path]).summaries) == ["remix"]
+
+
+def test_pictures_that_are_not_of_a_task_are_passed_over(tmp_path, capsys):
+    (finished(tmp_path / "run", "remix", 0, 80) / "dreams").mkdir()
+    for name in ("task-x.png", "task-2.png"):
+        (tmp_path / "run" / "dreams" / name).touch()
+    main(["compare", str(tmp_path / "run"), "--matrices"])
+    assert "dreams/task-2.png" in capsys.readouterr().out

@@ -3,6 +3,7 @@
 import errno
 import io
 import json
+import os
 import shutil
 from dataclasses import replace
 
@@ -172,20 +173,27 @@ def test_a_loss_that_is_not_finite(tmp_path):
     assert len(AccuracyMatrix.read(tmp_path / "run" / "matrix.csv")) == 1
 
 
-def test_a_full_disk(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.ENOSPC, "the disk is full (state.safetensors). What was saved before is whole; make room"),
+        (errno.EDQUOT, "the disk is full (state.safetensors). What was saved before is whole; make room"),
+        (errno.EROFS, "Read-only file system (state.safetensors). What was saved before is whole; set that right"),
+    ],
+)
+def test_a_disk_that_cannot_be_written(tmp_path, monkeypatch, number, said):
     original, calls = RunState.save, []
 
     def save(self, *args):
         calls.append(1)
         if len(calls) == 2:
-            raise OSError(errno.ENOSPC, "No space left on device", "state.safetensors")
+            raise OSError(number, os.strerror(number), "state.safetensors")
         original(self, *args)
 
     monkeypatch.setattr(RunState, "save", save)
     status, text = go(tiny("finetune", tmp_path / "run"))
     assert status == 1
-    assert "the disk is full" in text
-    assert "--resume" in text
+    assert f"stopped: {said} and go on with: remix run digits" in text
     assert go(tiny("finetune", tmp_path / "run"), resume=True)[0] == 0
 
 

@@ -1,6 +1,7 @@
 """Many runs: what is run, what is kept, what is tried again."""
 
 import io
+import os
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from rich.console import Console
 
 from remix.experiments import sweep_local
 from remix.experiments.overlay import SettingError
-from remix.experiments.sweep_command import sweep_command
+from remix.experiments.sweep_command import finish_jobs, sweep_command
 from remix.experiments.sweep_jobs import Job, parse_seeds, sweep_jobs
 from remix.experiments.sweep_local import log_file, run_locally
 
@@ -109,18 +110,40 @@ def test_no_more_than_so_many_at_a_time(tmp_path, scripts):
     assert most == 2
 
 
-def test_ctrl_c_lets_runs_save_themselves(tmp_path):
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_runs_save_themselves_and_end_with_their_sweep_however_it_ends(tmp_path, ending):
     command = [sys.executable, "-m", "remix.cli", "sweep", "digits", "--out", str(tmp_path), "--set", "method=remix"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     log = tmp_path / "digits-remix-seed0.log"
-    limit = time.monotonic() + 600
-    while time.monotonic() < limit and not (log.exists() and "task 1" in log.read_text()):
-        time.sleep(0.2)
-    process.send_signal(signal.SIGINT)
+    wait_for(log, "task 1")
+    process.send_signal(ending)
     said, _ = process.communicate(timeout=600)
-    assert process.returncode == 130
-    assert "the same command goes on" in said
-    assert "interrupted; all but the last minute or epoch is saved" in log.read_text()
+    assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}[ending]
+    assert "the same command" in said or ending == signal.SIGKILL
+    wait_for(log, "interrupted; all but the last minute or epoch is saved")
+
+
+def wait_for(log, words):
+    limit = time.monotonic() + 600
+    while not (log.exists() and words in log.read_text()):
+        assert time.monotonic() < limit, log.read_text()
+        time.sleep(0.2)
+
+
+def test_a_log_that_cannot_be_written_ends_the_runs_that_were_begun(tmp_path, scripts):
+    jobs = [script(tmp_path, name, "time.sleep(600)") for name in ("first", "second")]
+    os.mkfifo(log_file(jobs[1]))
+    told = []
+    with pytest.raises(OSError, match="a pipe, not a file"):
+        run_locally(jobs, 2, lambda job, status: told.append((job.name, status)))
+    assert told == [("first", "runs"), ("first", "interrupted")]
+
+
+def test_what_a_run_said_last_is_shown_as_it_is(tmp_path, scripts):
+    text = io.StringIO()
+    job = script(tmp_path, "bad", "print('[/red] \\x1b[2J'); sys.exit(2)")
+    assert not finish_jobs([job], 1, Console(file=text, width=300))
+    assert "bad refused: [/red] \\x1b[2J" in text.getvalue()
 
 
 def test_the_path_of_a_cluster(tmp_path):

@@ -136,6 +136,7 @@ def compare(
     from rich.console import Console
 
     from remix.experiments.compare import compare_runs, format_comparison, show_files, show_matrices
+    from remix.experiments.display import say
 
     found = compare_runs(runs)
     console = Console()
@@ -146,7 +147,8 @@ def compare(
     if format != "csv":
         begin = {"latex": "% ", "markdown": "\n"}.get(format, "")
         for line in (*found.sentences(), *found.remarks):
-            console.print(f"{begin}{line}", highlight=False, soft_wrap=True, markup=False)
+            print(begin, end="")
+            say(console, line)
     if matrices:
         show_files(found, console)
 

@@ -10,16 +10,19 @@ from typing import Any, Literal
 from rich.columns import Columns
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from remix.experiments.display import say
 from remix.experiments.overlay import SettingError
 from remix.experiments.paired import Spread, paired_difference, spread
 from remix.experiments.run_config import differences
 from remix.experiments.run_directory import RunDirectory, RunDirectoryError
 from remix.experiments.run_tables import METRICS, small_table
-from remix.experiments.text_tables import as_csv, as_markdown
+from remix.experiments.text_tables import as_csv, as_latex, as_markdown
 from remix.experiments.variants import protocol, variant_names
 from remix.learning.metrics import AccuracyMatrix
 from remix.methods import list_methods
+from remix.support.text import printable, shown
 
 __all__ = [
     "Comparison",
@@ -90,7 +93,7 @@ def compare_runs(folders: Sequence[str | Path]) -> Comparison:
 
     """
     directories = [found for folder in folders for found in runs_in(Path(folder))]
-    unfinished = [str(directory.path) for directory in directories if not directory.finished]
+    unfinished = [str(directory) for directory in directories if not directory.finished]
     finished = [directory for directory in directories if directory.finished]
     configs = [directory.read_whole_config() for directory in finished]
     names = variant_names([(config["method"], protocol(config) | config["settings"]) for config in configs])
@@ -100,11 +103,13 @@ def compare_runs(folders: Sequence[str | Path]) -> Comparison:
         summary = directory.read_summary()
         key = name, summary["seed"]
         if key in places:
-            raise SettingError(f"{places[key]} and {directory.path} are both {name} with seed {key[1]}; name one")
+            raise SettingError(
+                f"{printable(places[key])} and {directory} are both {printable(name)} with seed {key[1]}; name one"
+            )
         places[key] = directory.path
         runs.setdefault(key[0], {})[key[1]] = summary
     if not runs:
-        raise SettingError(f"there is no finished run in {', '.join(map(str, folders))}")
+        raise SettingError(f"there is no finished run in {printable(', '.join(map(str, folders)))}")
     order = sorted(runs, key=method_rank)
     remarks = [f"not finished, left out: {', '.join(unfinished)}"] if unfinished else []
     sorted_runs = {name: dict(sorted(runs[name].items())) for name in order}
@@ -141,21 +146,13 @@ def format_comparison(found: Comparison, form: Format) -> str | Table:
         for column in table.columns[2:]:
             column.justify = "right"
         for row in rows:
-            table.add_row(*row)
+            table.add_row(*(Text(printable(cell)) for cell in row))
         return table
     if form == "markdown":
         return as_markdown(heads, rows, left=2)
     if form == "latex":
-        body = "\n".join(" & ".join(_in_latex(cell) for cell in row) + r" \\" for row in rows)
-        columns = "ll" + "r" * (len(heads) - 2)
-        top = " & ".join(heads) + r" \\ \hline"
-        return f"\\begin{{tabular}}{{{columns}}}\n{top}\n{body}\n\\end{{tabular}}"
-    raise SettingError(f"format must be one of table, markdown, csv, latex, got {form!r}")
-
-
-def _in_latex(text: str) -> str:
-    escaped = "".join(f"\\{letter}" if letter in "&%$#_{}" else letter for letter in text)
-    return escaped.replace("±", r"$\pm$")
+        return as_latex(heads, rows, left=2)
+    raise SettingError(f"format must be one of table, markdown, csv, latex, got {shown(form)}")
 
 
 def show_matrices(found: Comparison, console: Console) -> None:
@@ -173,10 +170,10 @@ def show_matrices(found: Comparison, console: Console) -> None:
 def show_files(found: Comparison, console: Console) -> None:
     """What there is to open of every run: its dreams of the old classes, and the model."""
     for folder in found.folders:
-        dreams = sorted((folder / "dreams").glob("task-*.png"), key=lambda file: int(file.stem.partition("-")[2]))
-        for label, file in (("dreams", dreams[-1] if dreams else None), ("model", folder / "model.remix")):
-            if file is not None and file.is_file():
-                console.print(f"{label:<8} {file}", highlight=False, markup=False, soft_wrap=True)
+        directory = RunDirectory(folder)
+        for label, file in (("dreams", [*directory.pictures().values()]), ("model", [directory.model])):
+            if file and file[-1].is_file():
+                say(console, f"{label:<8} {file[-1]}")
 
 
 def run_rows(found: Comparison) -> list[dict[str, Any]]:
@@ -197,12 +194,12 @@ def run_rows(found: Comparison) -> list[dict[str, Any]]:
 def runs_in(folder: Path) -> list[RunDirectory]:
     """The run in a folder, or the runs in the folders in it. Raises RunDirectoryError if there is none."""
     if not folder.is_dir():
-        raise RunDirectoryError(f"there is no folder {folder}")
+        raise RunDirectoryError(f"there is no folder {printable(folder)}")
     if (folder / "config.yaml").is_file():
         return [RunDirectory(folder)]
     found = [RunDirectory(file.parent) for file in sorted(folder.glob("*/config.yaml"))]
     if not found:
-        raise RunDirectoryError(f"{folder} holds no run")
+        raise RunDirectoryError(f"{printable(folder)} holds no run")
     return found
 
 

@@ -11,7 +11,9 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.text import Text
 
-__all__ = ["Display", "duration"]
+from remix.support.text import printable
+
+__all__ = ["Display", "duration", "say"]
 
 _QUIET, _PATIENCE = 5.0, 60.0  # seconds between plain lines: at least, and where little happens
 _STEP = 0.05  # of all the work, worth a plain line
@@ -25,6 +27,11 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02} s" if whole < 600 else f"{round(whole / 60)} min"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def say(console: Console, text: str, style: str = "") -> None:
+    """A line for the terminal, as it is: neither markup nor commands to the terminal within it mean anything."""
+    console.print(printable(text), style=style, highlight=False, markup=False, soft_wrap=True)
 
 
 class Display:
@@ -87,11 +94,11 @@ class Display:
         if last or pause >= _PATIENCE or (pause >= _QUIET and progress >= _STEP):
             self._printed = (now, done)
             parts = [f"{100 * done:3.0f} %", what, values, left]
-            self.console.print("  ".join(part for part in parts if part), highlight=False, soft_wrap=True)
+            say(self.console, "  ".join(part for part in parts if part))
 
     def say(self, text: str) -> None:
         """A line that stays."""
-        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+        say(self.console, text)
 
     def _left(self, done: float) -> str:
         made = done - (self._first or 0.0)

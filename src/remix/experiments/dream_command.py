@@ -7,6 +7,7 @@ import sys
 
 from rich.console import Console
 
+from remix.experiments.display import say
 from remix.experiments.dream_files import DreamFiles
 from remix.experiments.dream_options import DreamOptions
 from remix.experiments.dream_plan import DreamPlan, make_plan
@@ -44,9 +45,9 @@ def dream_command(
     opened = open_model(model, network, statistics)
     plan = make_plan(on_device(opened.model, as_device(device)), options)
     for note in (*opened.notes, *plan.notes):
-        _say(console, f"note: {note}")
-    _say(console, f"{len(plan.labels)} images of {', '.join(plan.record['classes'])}")
-    _say(console, describe(plan))
+        say(console, f"note: {note}")
+    say(console, f"{len(plan.labels)} images of {', '.join(plan.record['classes'])}")
+    say(console, describe(plan))
     report = run_dream(plan, files, console, resume)
     _tell(console, plan, report)
     return report
@@ -55,20 +56,20 @@ def dream_command(
 def _tell(console: Console, plan: DreamPlan, report: DreamReport) -> None:
     width = max(len(result.name) for result in report.classes)
     if any(result.images for result in report.classes):
-        _say(console, "what the network itself reads in them:")
+        say(console, "what the network itself reads in them:")
         for result in report.classes:
-            _say(console, f"  {result.name:<{width}}  {result.right} of {result.images} as {result.name}")
+            say(console, f"  {result.name:<{width}}  {result.right} of {result.images} as {result.name}")
     missing = {result.name: result.images for result in report.classes if result.images < _asked(plan, result.name)}
     if report.finished and missing:
-        _say(console, f"note: the generator made too few images of {', '.join(missing)}: give it more --steps")
+        say(console, f"note: the generator made too few images of {', '.join(missing)}: give it more --steps")
     longest = max((len(path) for path in report.written), default=0)
     for path, what in report.written.items():
-        _say(console, f"{path:<{longest}}  {what}")
+        say(console, f"{path:<{longest}}  {what}")
     if not report.finished:
         where = report.stopped_at or "the beginning"
         usable = any(result.images for result in report.classes)
-        _say(console, f"stopped in {where}; {'what was found so far is saved' if usable else 'no image is ready yet'}")
-        _say(console, f"to go on: {_command()}")
+        say(console, f"stopped in {where}; {'what was found so far is saved' if usable else 'no image is ready yet'}")
+        say(console, f"to go on: {_command()}")
 
 
 def _asked(plan: DreamPlan, name: str) -> int:
@@ -79,7 +80,3 @@ def _command() -> str:
     """What was typed, with --resume."""
     words = [word for word in sys.argv[1:] if word not in ("--resume", "--overwrite")]
     return shlex.join(["remix", *words, "--resume"])
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,9 @@ from torch import Tensor
 
 from remix.support.atomic import written_whole
 from remix.support.documents import parse_json
+from remix.support.files import open_regular
 
-__all__ = ["GridLayout", "GridRow", "RowLayout", "grid_layout", "image_grid", "save_grid"]
+__all__ = ["GridLayout", "GridRow", "RowLayout", "grid_layout", "image_grid", "open_picture", "save_grid"]
 
 _WIDEST = 1800  # pixels for the images of one line
 _LARGEST, _SMALLEST = 224, 64  # side of an image on the page
@@ -64,6 +66,23 @@ class GridLayout:
 
     size: tuple[int, int]
     rows: tuple[RowLayout, ...]
+
+
+def open_picture(path: str | Path) -> Image.Image:
+    """A picture that `save_grid` wrote, with what it says of its layout.
+
+    Raises:
+        OSError: if it is none that can be read, also for pipes and for pictures of a hundred million pixels.
+
+    """
+    try:
+        with open_regular(path) as file, warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            picture = Image.open(file, formats=["PNG"])
+            picture.load()
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning, SyntaxError, ValueError) as error:
+        raise OSError(str(error)) from error
+    return picture
 
 
 def grid_layout(picture: Image.Image) -> GridLayout | None:

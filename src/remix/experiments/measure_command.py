@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from remix.experiments.display import Display, duration
+from remix.experiments.display import Display, duration, say
 from remix.experiments.head_order import order_of_names
 from remix.experiments.measuring import Measured, check_request, map_bytes, measure_model, read_images
 from remix.experiments.sources import NetworkFile, read_names
@@ -57,10 +57,10 @@ def measure_command(
     bare = on_device(network.load(), as_device(device))
     data, skipped = read_images(images, bare.preprocessing)
     order_of_names(data.classes, names, bare.classifier.head.num_classes)
-    _say(console, f"{len(data)} images of {len(data.classes)} classes at {bare.preprocessing.size} pixels")
+    say(console, f"{len(data)} images of {len(data.classes)} classes at {bare.preprocessing.size} pixels")
     if "map" in views:
         most = map_bytes(bare, maps) / 2**30
-        _say(console, f"note: maps take up to {most:.1f} GiB of memory while they are measured")
+        say(console, f"note: maps take up to {most:.1f} GiB of memory while they are measured")
     began = time.monotonic()
     with Display(console) as display:
 
@@ -81,23 +81,19 @@ def measure_command(
         )
     save_model(path, measured.model)
     for one in skipped:
-        _say(console, f"left out: {one}")
+        say(console, f"left out: {one}")
     for note in measured.order.notes:
-        _say(console, f"note: {note}")
+        say(console, f"note: {note}")
     for warning in measured.order.warnings:
-        _say(console, f"WARNING: {warning}")
-    _say(console, f"{measured.order.right} of {measured.images} images are read right by the network")
+        say(console, f"WARNING: {warning}")
+    say(console, f"{measured.order.right} of {measured.images} images are read right by the network")
     memory = measured.model.memory
     assert memory is not None
     size = path.stat().st_size / 2**20
-    _say(console, f"{path}  {size:.1f} MiB: the network and statistics of {len(memory.layers)} layers")
-    _say(console, f"took {duration(time.monotonic() - began)}; next: remix dream {path} --out grid.png")
+    say(console, f"{path}  {size:.1f} MiB: the network and statistics of {len(memory.layers)} layers")
+    say(console, f"took {duration(time.monotonic() - began)}; next: remix dream {path} --out grid.png")
     return measured
 
 
 def _kinds(kinds: Sequence[str]) -> list[Kind]:
     return [kind for kind in ("laplace", "dense") if kind in kinds]
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from remix.data import MissingData, TaskStream, load
+from remix.experiments.display import say
 from remix.experiments.metrics_file import read_events
 from remix.experiments.overlay import SettingError
 from remix.experiments.presets import read_preset
@@ -29,8 +31,11 @@ from remix.inversion import InversionStoppedError
 from remix.learning.learner import InterruptedInversion
 from remix.learning.metrics import AccuracyMatrix
 from remix.learning.trainer import TrainingStoppedError
+from remix.support.text import shown
 
 __all__ = ["RunOptions", "load_stream", "load_tasks", "resolve", "run_command"]
+
+_FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,7 @@ def load_tasks(data: DataConfig, root: str | None) -> TaskStream:
     except TypeError as error:
         if not data.options:
             raise
-        raise SettingError(f"data.options holds a value of the wrong kind: {data.options}") from error
+        raise SettingError(f"data.options holds a value of the wrong kind: {shown(data.options)}") from error
     stream = TaskStream(splits, data.tasks, data.order, data.first, data.classes)
     return stream.with_validation(data.validation, data.validation_seed) if data.validation else stream
 
@@ -140,7 +145,7 @@ def run_command(
     if directory.finished:
         if log is not None:
             _log_again(directory)
-        console.print(f"{directory.path} is finished; here is its result", soft_wrap=True, highlight=False)
+        say(console, f"{directory.path} is finished; here is its result")
         _show_result(directory, console)
         return 0
     stream = load_stream(config, options.data)
@@ -148,7 +153,7 @@ def run_command(
     if not team.first:
         console = Console(quiet=True)
     _note(config, stream, console)
-    again = f"remix run {options.preset} ... --out {directory.path} --resume"
+    again = f"remix run {shlex.quote(options.preset)} ... --out {shlex.quote(str(directory.path))} --resume"
     try:
         with _log(log, directory, team.first) as told:
             execute(
@@ -163,11 +168,11 @@ def run_command(
     except OSError as error:
         if isinstance(error, FileNotFoundError) or error.errno is None:
             raise
-        reason = "the disk is full" if error.errno == errno.ENOSPC else os.strerror(error.errno)
+        full = error.errno in _FULL
+        reason, remedy = ("the disk is full", "make room") if full else (os.strerror(error.errno), "set that right")
         where = f" ({error.filename})" if error.filename else ""
-        return _stopped(
-            console, f"stopped: {reason}{where}. What was saved before is whole; make room and go on with: {again}", 1
-        )
+        saved = "What was saved before is whole" if directory.config.is_file() else "Nothing was saved"
+        return _stopped(console, f"stopped: {reason}{where}. {saved}; {remedy} and go on with: {again}", 1)
     if team.first:
         _show_result(directory, console)
     return 0
@@ -176,7 +181,7 @@ def run_command(
 def _note(config: RunConfig, stream: TaskStream, console: Console) -> None:
     note = note_on_data(config, stream)
     if note is not None:
-        console.print(note, soft_wrap=True, highlight=False)
+        say(console, note)
 
 
 def _check_log(log: str) -> None:
@@ -203,7 +208,7 @@ def _stream_if_there(config: RunConfig, root: str | None) -> TaskStream | None:
 
 
 def _stopped(console: Console, text: str, status: int) -> int:
-    console.print(f"remix run: {text}", style="red", soft_wrap=True, highlight=False, markup=False)
+    say(console, f"remix run: {text}", style="red")
     return status
 
 
@@ -213,10 +218,10 @@ def _show_result(directory: RunDirectory, console: Console) -> None:
     parts = [f"{name} {value:.1f}" for name, value in summary["minutes"].items() if value >= 0.05]
     parts.append(f"{summary['processor_minutes']:.1f} of the processor")
     spent = f"{summary['minutes_in_all']:.1f} minutes ({', '.join(parts)})"
-    console.print(f"{spent}, peak memory {summary['peak_memory_mib']:,} MiB", highlight=False)
+    say(console, f"{spent}, peak memory {summary['peak_memory_mib']:,} MiB")
     files = {"result": directory.summary, "model": directory.model}
     last = directory.dreams / f"task-{summary['tasks']}.png"
     if last.is_file():
         files["dreams"] = last
     for label, path in files.items():
-        console.print(f"{label:<8} {path}", soft_wrap=True, highlight=False, markup=False)
+        say(console, f"{label:<8} {path}")

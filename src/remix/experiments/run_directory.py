@@ -57,6 +57,12 @@ class RunDirectory:
         """Whether a run came to its end here."""
         return self.summary.is_file()
 
+    def pictures(self) -> dict[int, Path]:
+        """Of the dreams before a task, by its number."""
+        files = self.dreams.glob("task-*.png")
+        numbered = {int(number): file for file in files if (number := file.stem.partition("-")[2]).isdecimal()}
+        return dict(sorted(numbered.items()))
+
     def check(self, config: RunConfig, resume: bool) -> None:
         """Whether a run of this configuration may go into this folder. Changes nothing.
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from rich.table import Table
+from rich.text import Text
 
 from remix.learning.metrics import AccuracyMatrix
+from remix.support.text import printable
 
 __all__ = ["METRICS", "result_table", "small_table"]
 
@@ -18,7 +20,7 @@ METRICS = {
 
 def result_table(title: str, matrix: AccuracyMatrix) -> Table:
     """The accuracy matrix, and below it the numbers that are read from it."""
-    table = Table(title=title, title_justify="left", caption=_caption(matrix), caption_justify="left")
+    table = Table(title=Text(printable(title)), title_justify="left", caption=_caption(matrix), caption_justify="left")
     table.add_column("after task", justify="right")
     return _filled(table, matrix, "task ")
 
@@ -26,7 +28,7 @@ def result_table(title: str, matrix: AccuracyMatrix) -> Table:
 def small_table(title: str, matrix: AccuracyMatrix) -> Table:
     """The same with room for two side by side in a terminal of 80 columns."""
     table = Table(
-        title=title, title_justify="left", caption=_caption(matrix), caption_justify="left",
+        title=Text(printable(title)), title_justify="left", caption=_caption(matrix), caption_justify="left",
         box=None, padding=(0, 1, 0, 0), pad_edge=False,
     )  # fmt: skip
     table.add_column("", justify="right", style="dim")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -9,11 +11,15 @@ from functools import partial
 from rich.console import Console
 
 from remix.experiments.compare import compare_runs, format_comparison
+from remix.experiments.display import say
 from remix.experiments.sweep_jobs import Job, parse_seeds, sweep_jobs
 from remix.experiments.sweep_local import Status, log_file, run_locally
 from remix.experiments.sweep_slurm import run_on_slurm
+from remix.support.files import open_regular
 
 __all__ = ["finish_jobs", "sweep_command"]
+
+_TAIL = 4096  # bytes of a log in which its last line is looked for
 
 Start = Callable[[Sequence[Job], int, Callable[[Job, Status], None]], dict[str, Status]]
 
@@ -46,10 +52,10 @@ def sweep_command(
         raise ValueError(f"--jobs must be at least 1, got {parallel}")
     jobs = sweep_jobs(preset, sets, parse_seeds(seeds), out, data, validation)
     left = [job for job in jobs if not job.finished]
-    console.print(f"{len(jobs)} runs, {len(jobs) - len(left)} finished, {parallel} at a time, in {out}/")
+    say(console, f"{len(jobs)} runs, {len(jobs) - len(left)} finished, {parallel} at a time, in {out}/")
     if dry_run:
         for job in jobs:
-            console.print(f"{'finished' if job.finished else 'to do':<9} remix {' '.join(job.words)}", soft_wrap=True)
+            say(console, f"{'finished' if job.finished else 'to do':<9} remix {shlex.join(job.words)}")
         return 0
     try:
         all_done = finish_jobs(
@@ -63,7 +69,7 @@ def sweep_command(
         found = compare_runs(done)
         console.print(format_comparison(found, "table"))
         for line in (*found.sentences(), *found.remarks):
-            console.print(line, highlight=False, soft_wrap=True, markup=False)
+            say(console, line)
     return 0 if all_done else 1
 
 
@@ -86,7 +92,7 @@ def finish_jobs(jobs: Sequence[Job], parallel: int, console: Console, start: Sta
     ends = start(jobs, parallel, _Teller(console, len(jobs), parallel))
     bad = [job for job in jobs if ends[job.name] != "finished"]
     for job in bad:
-        console.print(f"{job.name} {ends[job.name]}: {_last_line(job)} ({log_file(job)})", style="red", soft_wrap=True)
+        say(console, f"{job.name} {ends[job.name]}: {_last_line(job)} ({log_file(job)})", style="red")
     return not bad
 
 
@@ -102,7 +108,7 @@ class _Teller:
     def __call__(self, job: Job, status: Status) -> None:
         if status == "runs":
             self.begun[job.name] = time.monotonic()
-            self.console.print(f"  {job.name} begins, log in {log_file(job)}", highlight=False, soft_wrap=True)
+            say(self.console, f"  {job.name} begins, log in {log_file(job)}")
             return
         rest = ""
         if status == "finished":
@@ -111,14 +117,14 @@ class _Teller:
                 self.took.append(time.monotonic() - self.begun[job.name])
                 left = sum(self.took) / len(self.took) * (self.count - self.ended) / self.parallel
                 rest = f", about {left / 60:.0f} min left" if self.ended < self.count else ""
-        self.console.print(
-            f"  {job.name} {status}: {self.ended} of {self.count} finished{rest}", highlight=False, soft_wrap=True
-        )
+        say(self.console, f"  {job.name} {status}: {self.ended} of {self.count} finished{rest}")
 
 
 def _last_line(job: Job) -> str:
     try:
-        lines = log_file(job).read_text(errors="replace").split("\n")
+        with open_regular(log_file(job)) as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
+            lines = file.read(_TAIL).decode(errors="replace").split("\n")
     except OSError:
         return "no log"
     said = [line.strip() for line in lines if line.strip()]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Literal
 
 from remix.experiments.sweep_jobs import Job
+from remix.support.files import open_appending
 
 __all__ = ["Status", "command", "log_file", "run_locally"]
 
@@ -28,6 +29,11 @@ class _Running:
     process: subprocess.Popen[bytes]
     log: IO[bytes]
 
+    def close(self) -> None:
+        self.log.close()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+
 
 @dataclass
 class _Sweep:
@@ -39,13 +45,14 @@ class _Sweep:
     def start(self, job: Job) -> None:
         job.folder.parent.mkdir(parents=True, exist_ok=True)
         self.tries[job.name] = self.tries.get(job.name, 0) + 1
-        log = open(log_file(job), "ab")  # noqa: SIM115 (closed when the process has ended)
-        # A session of its own: Ctrl-C reaches this process, which passes it on once.
+        log = open_appending(log_file(job))
+        # A session of its own: Ctrl-C reaches this process, which passes it on once. The pipe ends with this process,
+        # also if that is killed, and the run with the pipe.
         process = subprocess.Popen(
             command(job),
             stdout=log,
             stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             env=os.environ | {"OMP_NUM_THREADS": str(self.threads), "PYTHONUNBUFFERED": "1"},
             start_new_session=True,
         )
@@ -56,7 +63,7 @@ class _Sweep:
         over = [one for one in self.running if one.process.poll() is not None]
         self.running = [one for one in self.running if one not in over]
         for one in over:
-            one.log.close()
+            one.close()
         return [(one.job, one.process.returncode) for one in over]
 
     def interrupt(self) -> None:
@@ -69,7 +76,7 @@ class _Sweep:
             except subprocess.TimeoutExpired:
                 one.process.kill()
                 one.process.wait()
-            one.log.close()
+            one.close()
             self.report(one.job, "finished" if one.job.finished else "interrupted")
 
 
@@ -112,15 +119,15 @@ def run_locally(
                 ends[job.name] = status
                 report(job, status)
             time.sleep(_BETWEEN_LOOKS)
-    except (KeyboardInterrupt, SystemExit):  # the latter after TERM or HUP
+    except BaseException:  # also SystemExit after TERM or HUP, and a log that cannot be written
         sweep.interrupt()
         raise
     return ends
 
 
 def command(job: Job) -> list[str]:
-    """The words that run a job in a process of its own."""
-    return [sys.executable, "-m", "remix.cli", *job.words]
+    """The words that run a job in a process of its own, which is interrupted when its standard input ends."""
+    return [sys.executable, "-m", "remix.experiments.sweep_child", *job.words]
 
 
 def log_file(job: Job) -> Path:

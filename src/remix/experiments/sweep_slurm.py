@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from remix.experiments.overlay import SettingError
 from remix.experiments.sweep_jobs import Job
-from remix.experiments.sweep_local import Status, command
+from remix.experiments.sweep_local import Status
 
 __all__ = ["run_on_slurm"]
 
@@ -47,7 +48,8 @@ def run_on_slurm(
     ends: dict[str, Status] = {job.name: "finished" for job in jobs if job.finished}
     waiting = [job for job in jobs if not job.finished]
     for attempt in range(retries + 1):
-        submitted = dict(zip(waiting, executor.map_array(_execute, [command(job) for job in waiting]), strict=True))
+        handles = executor.map_array(_execute, [job.words for job in waiting])
+        submitted = dict(zip(waiting, handles, strict=True))
         for job in waiting:
             report(job, "runs")
         while submitted:
@@ -82,5 +84,5 @@ def _executor(jobs: Sequence[Job], parallel: int, options: Sequence[str], cluste
     return executor
 
 
-def _execute(words: list[str]) -> int:
-    return subprocess.call(words)
+def _execute(words: Sequence[str]) -> int:
+    return subprocess.call([sys.executable, "-m", "remix.cli", *words])

@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 import numpy as np
-from PIL import Image
 
+from remix.experiments.grids import open_picture
 from remix.experiments.metrics_file import Event
 from remix.experiments.overlay import SettingError
 
@@ -97,7 +97,7 @@ class TensorBoardLog:
         self._scalar(f"seconds/{event['phase']}", event["seconds"], event["task"])
         picture = self._dreams / f"task-{event['task']}.png"
         if event["phase"] == "dream" and picture.is_file():
-            pixels = np.asarray(Image.open(picture).convert("RGB"))
+            pixels = np.asarray(open_picture(picture).convert("RGB"))
             self._writer.add_image("dreams", pixels, event["task"], dataformats="HWC")
 
     def _task(self, event: Event) -> None:

@@ -32,25 +32,32 @@ def variant_names(runs: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
     """
     flat = [_flat(settings) for _, settings in runs]
     methods = [method for method, _ in runs]
-    families = {name: [one for one, method in zip(flat, methods, strict=True) if method == name] for name in methods}
-    apart = [_apart(mine, families[method]) for mine, method in zip(flat, methods, strict=True)]
+    families = {
+        name: _apart([one for one, method in zip(flat, methods, strict=True) if method == name])
+        for name in dict.fromkeys(methods)
+    }
+    apart = [[path for path in mine if path in families[method]] for mine, method in zip(flat, methods, strict=True)]
     names = [_name(method, mine, paths, _SHOWN) for method, mine, paths in zip(methods, flat, apart, strict=True)]
-    for name in {name for name in names if names.count(name) > 1}:
-        alike = [place for place, other in enumerate(names) if other == name]
-        telling = _apart(flat[alike[0]], [flat[place] for place in alike])  # what the name does not say, first
+    places: dict[str, list[int]] = {}
+    for place, name in enumerate(names):
+        places.setdefault(name, []).append(place)
+    for alike in places.values():
+        differing = _apart([flat[place] for place in alike])
+        telling = [path for path in flat[alike[0]] if path in differing]  # what the name does not say, first
         for place in alike if telling else []:
             paths = [*telling, *(path for path in apart[place] if path not in telling)]
             names[place] = _name(methods[place], flat[place], paths, max(_SHOWN, len(telling)))
     return names
 
 
-def _apart(mine: Mapping[str, Any], family: Sequence[Mapping[str, Any]]) -> list[str]:
+def _apart(family: Sequence[Mapping[str, Any]]) -> set[str]:
     """The settings in which a family differs."""
-    return [path for path in mine if len({_text(other.get(path)) for other in family}) > 1]
+    paths = dict.fromkeys(path for one in family for path in one)
+    return {path for path in paths if len({_text(one.get(path)) for one in family}) > 1}
 
 
 def _name(method: str, mine: Mapping[str, Any], paths: Sequence[str], shown: int) -> str:
-    words = [f"{'.'.join(path.split('.')[-2:])}={_text(mine[path])}" for path in paths]
+    words = [f"{'.'.join(path.split('.')[-2:])}={_text(mine.get(path))}" for path in paths]
     more = [f"+{len(words) - shown} more"] if len(words) > shown else []
     return f"{method} ({', '.join(words[:shown] + more)})" if words else method
 

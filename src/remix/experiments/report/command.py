@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from remix.experiments.display import say
 from remix.experiments.overlay import SettingError
 from remix.experiments.report.groups import group_runs
 from remix.experiments.report.page import render
@@ -42,6 +43,6 @@ def report_command(
     page.parent.mkdir(parents=True, exist_ok=True)
     write_text(page, text)
     for remark in [*about, *remarks, *(remark for group in groups for remark in group.remarks)]:
-        console.print(f"note: {remark}", highlight=False, markup=False, soft_wrap=True)
+        say(console, f"note: {remark}")
     size = len(text.encode()) / 2**20
-    console.print(f"report   {page} ({len(runs)} runs, {size:.1f} MiB)", highlight=False, markup=False, soft_wrap=True)
+    say(console, f"report   {page} ({len(runs)} runs, {size:.1f} MiB)")

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from PIL import Image, UnidentifiedImageError
-
-from remix.experiments.grids import grid_layout
+from remix.experiments.grids import grid_layout, open_picture
 from remix.experiments.report.groups import Group
 from remix.experiments.report.pictures import LEVELS, Level, data_uri, strip
 from remix.experiments.report.reading import RunFacts
+from remix.experiments.run_directory import RunDirectory
+from remix.support.text import printable
 
 __all__ = ["ClassDreams", "Dreams", "TaskDreams", "show_dreams"]
 
@@ -74,7 +74,7 @@ def show_dreams(group: Group, room: int) -> Dreams:
     """
     chosen: list[tuple[int, str, RunFacts]] = []
     for number, (name, runs) in enumerate(group.variants.items()):
-        run = next((run for run in runs.values() if _pictures(run)), None)
+        run = next((run for run in runs.values() if RunDirectory(run.folder).pictures()), None)
         if run is not None:
             chosen.append((number, name, run))
     damaged: dict[str, None] = {}
@@ -83,7 +83,7 @@ def show_dreams(group: Group, room: int) -> Dreams:
         shown = tuple(
             found
             for number, name, run in chosen
-            for task, file in _pictures(run).items()
+            for task, file in RunDirectory(run.folder).pictures().items()
             if (found := _read(number, name, run.seed, task, file, level, damaged)) is not None
         )
         if sum(task.size for task in shown) <= room:
@@ -96,12 +96,6 @@ def show_dreams(group: Group, room: int) -> Dreams:
     if len(kept) < len(shown):
         remarks.append("To keep the page small, the dreams of some tasks are left out; they are in the runs' folders.")
     return Dreams(kept, tuple(remarks))
-
-
-def _pictures(run: RunFacts) -> dict[int, Path]:
-    files = (run.folder / "dreams").glob("task-*.png")
-    numbered = {int(number): file for file in files if (number := file.stem.partition("-")[2]).isdecimal()}
-    return dict(sorted(numbered.items()))
 
 
 def _within(shown: Sequence[TaskDreams], room: int) -> tuple[TaskDreams, ...]:
@@ -118,11 +112,9 @@ def _read(
     method: int, name: str, seed: int, task: int, file: Path, level: Level, damaged: dict[str, None]
 ) -> TaskDreams | None:
     try:
-        with Image.open(file) as opened:
-            opened.load()
-            picture = opened
-    except (OSError, UnidentifiedImageError, Image.DecompressionBombError, SyntaxError, ValueError) as error:
-        damaged[f"{file} cannot be read ({error}) and is left out"] = None
+        picture = open_picture(file)
+    except OSError as error:
+        damaged[f"{printable(file)} cannot be read ({error}) and is left out"] = None
         return None
     layout = grid_layout(picture)
     if layout is None:
