@@ -11,6 +11,7 @@ from typing import Any
 
 from remix._version import __version__
 from remix.learning.class_names import LONGEST_NAME, check_class_names, unsafe
+from remix.statistics.records import is_count
 
 __all__ = ["LearnStep", "check_history"]
 
@@ -62,7 +63,7 @@ class LearnStep:
 
     def __post_init__(self) -> None:
         check_class_names(self.classes)
-        if len(self.images) != len(self.classes) or any(type(n) is not int or n < 0 for n in self.images):
+        if len(self.images) != len(self.classes) or not all(map(is_count, self.images)):
             raise ValueError(f"a step needs one number of images per class, got {str(self.images)[:60]}")
         if len(set(self.extended)) < len(self.extended) or not set(self.extended) <= set(self.classes):
             raise ValueError(f"a step cannot extend classes that it has no images of: {str(self.extended)[:60]}")

@@ -12,6 +12,7 @@ from torch import Tensor
 from remix.laplace.noise import standard_normal
 from remix.statistics.drift import Drift
 from remix.statistics.labels import check_labels
+from remix.statistics.records import is_count
 
 __all__ = ["ClassGaussians", "as_correlation"]
 
@@ -43,8 +44,8 @@ class ClassGaussians:
     def __post_init__(self) -> None:
         size = len(self.labels)
         check_labels(self.labels)
-        if len(self.counts) != size or min(self.counts) < 1:
-            raise ValueError(f"counts must be {size} positive numbers, got {self.counts}")
+        if len(self.counts) != size or not all(is_count(count, 1) for count in self.counts):
+            raise ValueError(f"counts must be {size} positive numbers of images, got {str(self.counts)[:60]}")
         for name, value in (("mean", self.mean), ("std", self.std)):
             if not isinstance(value, Tensor) or not value.is_floating_point() or value.dim() != 2 or len(value) != size:
                 shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__

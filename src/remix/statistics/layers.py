@@ -13,6 +13,7 @@ from torch.distributions import Distribution, Independent, MultivariateNormal, N
 from remix.laplace import LaplaceNormal
 from remix.statistics.dense import shrunk_covariance
 from remix.statistics.normals import move_normal, with_moments
+from remix.statistics.records import is_count
 from remix.statistics.taps import Point
 from remix.statistics.views import View
 
@@ -66,8 +67,8 @@ class LayerStatistics:
             raise ValueError(f"variance at '{self.key}' must be positive")
         if self.normal is not None and self.normal.loc.shape != (dim,):
             raise ValueError(f"normal at '{self.key}' must be a single one of {dim} coordinates, got {self.normal!r}")
-        if self.images < 0:
-            raise ValueError(f"images at '{self.key}' must not be negative, got {self.images}")
+        if not is_count(self.images):
+            raise ValueError(f"images at '{self.key}' must be a number of images, got {str(self.images)[:60]}")
 
     @property
     def dim(self) -> int:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["ClassRecord", "TaskRecord"]
+__all__ = ["MOST_IMAGES", "ClassRecord", "TaskRecord", "is_count"]
+
+MOST_IMAGES = 10**12
+"""Of a class, a task, a layer: numbers that every sum, as float or int64, has room for."""
+
+
+def is_count(value: object, least: int = 0) -> bool:
+    """Whether this is a number of images."""
+    return type(value) is int and least <= value <= MOST_IMAGES
 
 
 @dataclass(frozen=True)
@@ -17,8 +25,8 @@ class ClassRecord:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise ValueError(f"a class must have a name, got {self.name!r}")
-        if not _whole(self.images) or self.images < 1:
-            raise ValueError(f"class {self.name!r} must have at least one image, got {self.images!r}")
+        if not is_count(self.images, 1):
+            raise ValueError(f"class {self.name!r} must have at least one image, got {repr(self.images)[:60]}")
 
 
 @dataclass(frozen=True)
@@ -29,10 +37,7 @@ class TaskRecord:
     images: int
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.labels, tuple) and all(_whole(label) and label >= 0 for label in self.labels)
-        if not whole or not self.labels or not _whole(self.images) or self.images < 1:
-            raise ValueError(f"a task must have labels from 0 up and at least one image, got {self}")
-
-
-def _whole(value: object) -> bool:
-    return type(value) is int
+        if not isinstance(self.labels, tuple) or not self.labels or not all(map(is_count, self.labels)):
+            raise ValueError(f"a task must have labels from 0 up, got {str(self.labels)[:60]}")
+        if not is_count(self.images, 1):
+            raise ValueError(f"a task must have at least one image, got {repr(self.images)[:60]}")
