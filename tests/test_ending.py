@@ -51,7 +51,12 @@ def test_who_ignores_that_the_terminal_is_closed_goes_on(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "error", ["MemoryError()", "RuntimeError('DefaultCPUAllocator: can\\'t allocate memory: you tried to ...')"]
+    "error",
+    [
+        "MemoryError()",
+        "RuntimeError('DefaultCPUAllocator: can\\'t allocate memory: you tried to ...')",
+        "ImportError('x.so: failed to map segment from shared object')",
+    ],
 )
 def test_no_memory_is_told_in_a_sentence(error, monkeypatch, capsys):
     import remix.cli

@@ -78,9 +78,9 @@ def main(args: Sequence[str] | None = None) -> None:
     try:
         import_extensions(os.environ.get(VARIABLE, ""))
         COMMANDS[name](**chosen[name].as_dict())
-    except (ValueError, OSError, MemoryError, RuntimeError) as error:
+    except Exception as error:
         short = out_of_memory(error)
-        if os.environ.get("REMIX_TRACEBACK") or (isinstance(error, RuntimeError) and not short):
+        if os.environ.get("REMIX_TRACEBACK") or not (short or isinstance(error, ValueError | OSError)):
             raise
         _end(name, _MORE_MEMORY if short else str(error), 2)
     except KeyboardInterrupt:

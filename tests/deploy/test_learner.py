@@ -58,7 +58,7 @@ def test_saved_and_loaded_it_predicts_the_same_and_goes_on(two_steps, tmp_path):
 def test_evaluate_takes_any_data(two_steps, tmp_path):
     tensors = two_steps.evaluate(digits(range(6)), NAMES)
     files = two_steps.evaluate(folder(tmp_path, range(6)))
-    assert torch.equal(tensors.counts, files.counts)
+    assert tensors.counts == files.counts
     assert tensors.images == 50
     assert tensors.unknown == {"digit 5": 10}
 

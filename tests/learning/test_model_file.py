@@ -214,7 +214,13 @@ def edit_content(path, value):
         (["classes"], ["cat", "dog", "dog"], "'dog' is there twice"),
         (["history"], "abc", "its history are described as abc"),
         (["history"], [{"classes": ["cat"]}], "a step of its history is described as"),
-        (["frozen"], 10**30, "cannot be frozen"),
+        (["frozen"], 10**18, "cannot be frozen"),
+        (["remix"], 1, "written by remix 1"),
+        (["memory", "classes", 0, 1], 10**18, "must have at least one image"),
+        (["memory", "tasks", 1, 0], [1], "do not tell of each of its classes once"),
+        (["memory", "tasks", 0, 1], 10**18, "must have at least one image"),
+        (["memory", "gaussians", "counts", 0], 10**18, "positive numbers of images"),
+        (["memory", "layers", 0, "images"], 10**18, "must be a number of images"),
     ],
 )
 def test_a_header_that_was_made_up_is_refused_in_a_sentence(change, path, value, message):
@@ -262,6 +268,24 @@ def test_a_model_of_thousands_of_tasks_opens_in_seconds(model, tmp_path):
     found = load_model(tmp_path / "many.remix")
     assert time.process_time() - began < 10  # it was 25 while every task looked at all the others
     assert torch.equal(found.classifier.head.classifier(-1).weight, head.classifier(-1).weight)
+
+
+def test_a_matrix_that_is_no_covariance_is_refused(change):
+    def edit(tensors, _):
+        name = next(name for name in tensors if name.endswith("/covariance"))
+        tensors[name].neg_()
+
+    with pytest.raises(DamagedFileError, match="must be symmetric, its diagonal positive"):
+        load_model(change(edit))
+
+
+def test_statistics_are_read_in_the_precision_of_the_weights(change):
+    def edit(tensors, _):
+        name = next(name for name in tensors if name.endswith("/loc"))
+        tensors[name] = tensors[name].half()
+
+    found = load_model(change(edit))
+    assert {layer.normal.loc.dtype for layer in found.memory.layers.values()} == {torch.float32}
 
 
 def test_no_memory_is_not_taken_for_damage(saved, monkeypatch):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-
-import torch
-from torch import Tensor
 
 from remix.data import DataError, Skipped
 from remix.data.errors import left_out
@@ -37,30 +36,37 @@ class Evaluation:
 
     Attributes:
         classes: names of the model's classes.
-        counts: int64 (K, K): images of class i (row) that were read as class j (column).
+        counts: by pairs (i, j), where there are any: images of class i that were read as class j.
         unknown: classes of the folder that the model does not know, with their numbers of files; not counted.
         skipped: files, and folders, that were left out, with reasons.
 
     """
 
     classes: tuple[str, ...]
-    counts: Tensor
+    counts: Mapping[tuple[int, int], int]
     unknown: dict[str, int]
     skipped: tuple[Skipped, ...]
 
     @property
     def images(self) -> int:
         """Number of images that were tested."""
-        return int(self.counts.sum())
+        return sum(self.counts.values())
 
     @property
     def tested(self) -> tuple[int, ...]:
         """Labels of the classes that there were images of."""
-        return tuple(self.counts.sum(1).nonzero()[:, 0].tolist())
+        return tuple(sorted({i for i, _ in self.counts}))
 
     def of_class(self, label: int) -> tuple[int, int]:
         """Number of images of a class, and of those that were read right."""
-        return int(self.counts[label].sum()), int(self.counts[label, label])
+        return self._totals[label], self.counts.get((label, label), 0)
+
+    @cached_property
+    def _totals(self) -> Counter[int]:
+        totals: Counter[int] = Counter()
+        for (i, _), images in self.counts.items():
+            totals[i] += images
+        return totals
 
     def accuracy(self, label: int) -> float:
         """Of one class."""
@@ -75,16 +81,19 @@ class Evaluation:
     @property
     def micro(self) -> float:
         """Share of all images that were read right."""
-        return 100 * int(self.counts.diagonal().sum()) / self.images
+        return 100 * self.right / self.images
+
+    @property
+    def right(self) -> int:
+        """Number of images that were read right."""
+        return sum(images for (i, j), images in self.counts.items() if i == j)
 
     def confusions(self, most: int = 10) -> list[Confusion]:
         """The pairs of classes that are confused most often, most often first."""
-        wrong = self.counts - torch.diag(self.counts.diagonal())
-        pairs = [(int(wrong[i, j]), int(i), int(j)) for i, j in wrong.nonzero().tolist()]
-        pairs.sort(key=lambda pair: (-pair[0], pair[1], pair[2]))
+        pairs = sorted((-images, i, j) for (i, j), images in self.counts.items() if i != j)
         return [
-            Confusion(self.classes[i], self.classes[j], count, 100 * count / self.of_class(i)[0])
-            for count, i, j in pairs[:most]
+            Confusion(self.classes[i], self.classes[j], -less, 100 * -less / self.of_class(i)[0])
+            for less, i, j in pairs[:most]
         ]
 
 
@@ -110,15 +119,13 @@ def evaluate_folder(model: Model, folder: str | Path, batch: int = 32) -> Evalua
             f"it knows {_some(model.classes)}. The sub-folders must be called as the classes are"
         )
     label_of = {path: known[name] for name, paths in files.items() if name in known for path in paths}
-    size = len(model.classes)
-    counts = torch.zeros(size, size, dtype=torch.int64)
+    counts: Counter[tuple[int, int]] = Counter()
     skipped: list[Skipped] = []
     for usable, images, bad in decoded(label_of, model.preprocessing, batch):
         skipped += bad
-        truth = torch.tensor([label_of[path] for path in usable], dtype=torch.int64)
-        read = probabilities(model, images).argmax(1)
-        counts.index_put_((truth, read), torch.ones((), dtype=torch.int64), accumulate=True)
-    if not int(counts.sum()):
+        read = probabilities(model, images).argmax(1).tolist()
+        counts.update(zip((label_of[path] for path in usable), read, strict=True))
+    if not counts:
         raise DataError(f"no image in {printable(folder)} can be read: {'; '.join(left_out(skipped, reasons=3))}")
     return Evaluation(model.classes, counts, unknown, (*skipped, *found.skipped))
 

@@ -53,9 +53,8 @@ def _csv(result: Evaluation) -> str:
     for label in result.tested:
         images, right = result.of_class(label)
         rows.append(("class", result.classes[label], "", images, right, f"{result.accuracy(label):.4f}"))
-    right = int(result.counts.diagonal().sum())
-    rows.append(("macro", "", "", result.images, right, f"{result.macro:.4f}"))
-    rows.append(("micro", "", "", result.images, right, f"{result.micro:.4f}"))
+    rows.append(("macro", "", "", result.images, result.right, f"{result.macro:.4f}"))
+    rows.append(("micro", "", "", result.images, result.right, f"{result.micro:.4f}"))
     rows += [("pair", pair.name, pair.read_as, pair.images, "", "") for pair in result.confusions()]
     return as_csv(("kind", "class", "read_as", "images", "right", "accuracy"), rows)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import nn
 
 from remix.data import DataError, ImageDataset, Preprocessing
@@ -249,14 +249,14 @@ class Learner:
             return evaluate_folder(self.model, data)
         tested = take_in(data, self.preprocessing, classes=classes, holdout=0.0).train
         places = {name: label for label, name in enumerate(self.classes)}
-        counts = torch.zeros(len(places), len(places), dtype=torch.int64)
+        counts: Counter[tuple[int, int]] = Counter()
         for name in tested.classes:
             if name in places:
                 for part in tested.of_classes([name]).decoded().images.split(64):  # type: ignore[union-attr]
-                    read = probabilities(self.model, part).argmax(1)
-                    counts[places[name]] += torch.bincount(read, minlength=len(places))
+                    read = probabilities(self.model, part).argmax(1).tolist()
+                    counts.update((places[name], label) for label in read)
         unknown = {name: number for name, number in tested.counts().items() if name not in places}
-        if not int(counts.sum()):
+        if not counts:
             raise DataError(f"the model knows none of the classes of the data: {', '.join(unknown)}")
         return Evaluation(self.classes, counts, unknown, ())
 

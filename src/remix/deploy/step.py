@@ -262,7 +262,8 @@ def _parts(replay: TensorReplay) -> tuple[Tensor, Tensor, Tensor]:
 
 def _renamed(data: ImageDataset, names: tuple[str, ...]) -> ImageDataset:
     """The same images with labels that are places in ``names``."""
-    places = torch.tensor([names.index(one) for one in data.classes])
+    place = {name: label for label, name in enumerate(names)}
+    places = torch.tensor([place[one] for one in data.classes])
     return replace(data, labels=places[data.labels], classes=names)
 
 
@@ -295,7 +296,7 @@ def _check_statistics(model: Model, recipe: Recipe) -> None:
         )
     if recipe.method.name in WITHOUT_DREAMS:
         return
-    known = model.memory.gaussians.labels if model.memory and model.memory.gaussians else ()
+    known = set(model.memory.gaussians.labels if model.memory and model.memory.gaussians else ())
     missing = [name for label, name in enumerate(model.classes) if label not in known]
     if missing:
         raise ValueError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -251,7 +252,7 @@ def _check_spread(
             if prior == "dense":
                 raise ValueError("the form kl of a dense prior needs statistics of channels, not of maps")
             continue
-        rows_per_image = layer.samples // max(layer.images, 1)
+        rows_per_image = math.prod(layer.shape) // layer.dim
         if batch * rows_per_image <= layer.dim:
             raise ValueError(
                 f"the form kl needs more than {layer.dim // rows_per_image} images at a time for '{layer.point}' with "

@@ -216,10 +216,12 @@ def _parse(tensors: Mapping[str, Tensor], content: Any) -> Model:
         group, _, rest = name.partition("/")
         if group not in groups:
             raise ValueError(f"it holds {name[:60]!r}, which no model holds")
-        groups[group][rest] = tensor
+        groups[group][rest] = _single(tensor)  # statistics too are computed with as the weights are
     preprocessing = Preprocessing.from_dict(content["preprocessing"])
     if preprocessing.size > _LARGEST_SIDE:
         raise ValueError(f"its images would be of {preprocessing}")
+    if not isinstance(content["remix"], str):
+        raise ValueError(f"it was written by remix {str(content['remix'])[:60]}")
     name, options = _architecture(content)
     for key in ("classes", "history"):
         if not isinstance(content.get(key, []), list):

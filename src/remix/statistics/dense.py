@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["positive_covariance", "positive_variance", "shrunk_covariance"]
+__all__ = ["is_covariance", "positive_covariance", "positive_variance", "shrunk_covariance"]
 
 # A variance this small beside the layer's mean variance is what rounding leaves of a constant.
 _CONSTANT = 1e-12
+_ROUNDING = 1e-3  # of a correlation
 
 
 def positive_variance(variance: Tensor, images: int) -> Tensor:
@@ -32,6 +33,17 @@ def positive_covariance(covariance: Tensor, variance: Tensor) -> Tensor:
     changed = variance != covariance.diagonal()
     kept = covariance.masked_fill(changed[:, None] | changed, 0.0)
     return kept + torch.diag(torch.where(changed, variance, 0.0))
+
+
+def is_covariance(matrix: Tensor) -> bool:
+    """Whether a matrix (D, D) has positive variances and correlations from -1 to 1, the same both ways."""
+    variance = matrix.diagonal().double()
+    if not bool((variance > 0).all()):
+        return False
+    scale = variance.rsqrt()
+    correlation = matrix * scale[:, None] * scale
+    same = torch.allclose(correlation, correlation.mT, atol=_ROUNDING, rtol=0)
+    return same and bool((correlation.abs() <= 1 + _ROUNDING).all())
 
 
 def shrunk_covariance(covariance: Tensor, samples: int) -> Tensor:

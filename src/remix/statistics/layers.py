@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.distributions import Distribution, Independent, MultivariateNormal, Normal
 
 from remix.laplace import LaplaceNormal
-from remix.statistics.dense import shrunk_covariance
+from remix.statistics.dense import is_covariance, shrunk_covariance
 from remix.statistics.normals import move_normal, with_moments
 from remix.statistics.records import is_count
 from remix.statistics.taps import Point
@@ -67,6 +67,11 @@ class LayerStatistics:
             raise ValueError(f"variance at '{self.key}' must be positive")
         if self.normal is not None and self.normal.loc.shape != (dim,):
             raise ValueError(f"normal at '{self.key}' must be a single one of {dim} coordinates, got {self.normal!r}")
+        tensors = [self.mean, self.variance, self.covariance, self.normal and self.normal.loc]
+        if len({tensor.dtype for tensor in tensors if isinstance(tensor, Tensor)}) > 1:
+            raise ValueError(f"mean, variance and covariance at '{self.key}' must have one precision")
+        if self.covariance is not None and not is_covariance(self.covariance):
+            raise ValueError(f"covariance at '{self.key}' must be symmetric, its diagonal positive and the largest")
         if not is_count(self.images):
             raise ValueError(f"images at '{self.key}' must be a number of images, got {str(self.images)[:60]}")
 
@@ -99,13 +104,17 @@ class LayerStatistics:
         its correlations shrunk towards zero as the number of samples asks for (`shrunk_covariance`).
 
         Raises:
-            ValueError: if this kind was not measured.
+            ValueError: if this kind was not measured, or the covariance is none.
 
         """
         if kind == "laplace" and self.normal is not None:
             return self.normal
         if kind == "dense" and self.covariance is not None:
-            return MultivariateNormal(self.mean, shrunk_covariance(self.covariance, self.samples), validate_args=False)
+            covariance = shrunk_covariance(self.covariance, self.samples)
+            try:
+                return MultivariateNormal(self.mean, covariance, validate_args=False)
+            except RuntimeError as error:
+                raise ValueError(f"covariance at '{self.key}' is none: it has negative eigenvalues") from error
         if kind == "diagonal":
             return Independent(Normal(self.mean, self.variance.sqrt(), validate_args=False), 1, validate_args=False)
         raise ValueError(f"there is no {kind!r} prior at '{self.key}'; measured are: {', '.join(self.kinds)}")

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 __all__ = ["out_of_memory"]
 
-# In words of the allocators of torch and of the system, which torch raises as RuntimeError.
-_SAID = ("can't allocate memory", "Cannot allocate memory", "out of memory", "std::bad_alloc", "can't start new thread")
+# In the words of the system, of torch's allocators and of what torch computes with, which raise other errors.
+_SAID = (
+    "can't allocate memory",
+    "Cannot allocate memory",
+    "cannot allocate memory",
+    "out of memory",
+    "std::bad_alloc",
+    "can't start new thread",
+    "could not create a primitive",
+    "failed to map segment from shared object",
+)
 
 
-def out_of_memory(error: BaseException) -> bool:
-    """Whether it is one of Python, numpy, torch (on any device) or the system."""
-    return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError | OSError) and any(words in str(error) for words in _SAID)
-    )
+def out_of_memory(error: BaseException | None) -> bool:
+    """Whether it, or what it was raised from, is one of Python, numpy, torch (on any device) or the system."""
+    while error is not None:
+        told = isinstance(error, RuntimeError | OSError | ImportError) and any(words in str(error) for words in _SAID)
+        if told or isinstance(error, MemoryError):
+            return True
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return False
