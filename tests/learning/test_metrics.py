@@ -155,6 +155,13 @@ def test_file_has_the_same_bytes_every_time_and_leaves_nothing_else(tmp_path):
     assert [each.name for each in tmp_path.iterdir()] == ["matrix.csv"]
 
 
+@pytest.mark.parametrize("content", [b"a\rb", b"after_task\n\xff", b'"' * 200_000, b""])
+def test_a_file_that_is_no_matrix_is_a_sentence_with_its_name(tmp_path, content):
+    (tmp_path / "matrix.csv").write_bytes(content)
+    with pytest.raises(ValueError, match=r"matrix\.csv: "):
+        AccuracyMatrix.read(tmp_path / "matrix.csv")
+
+
 def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "matrix.csv"
     before = matrix_of([[50.0]])

@@ -19,6 +19,7 @@ __all__ = ["Event", "Events", "MetricsFile", "parse_event", "read_events"]
 Event = Mapping[str, Any]
 _LONGEST = 1 << 28  # bytes: of runs of a hundred thousand epochs
 _NAMED = 10  # damaged lines
+_FOREVER = 1e12  # seconds
 
 # What an event of each kind must have, for a reader to rely on. More may be there, and other kinds.
 _CONTENT: dict[str, dict[str, type | tuple[type, ...]]] = {
@@ -132,6 +133,8 @@ def _valid(event: Any) -> bool:
     if not all(isinstance(event.get(name), kind) for name, kind in fields.items()):
         return False
     if not all(math.isfinite(event[name]) for name in fields if isinstance(event[name], float)):
+        return False
+    if event["event"] == "phase" and not 0 <= event["seconds"] < _FOREVER:
         return False
     tested = event.get("accuracy_macro", 0.0)  # of an epoch only if it was tested
     if not isinstance(tested, int | float) or not math.isfinite(tested):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from remix.support.text import printable, shown
 __all__ = ["RunDirectory", "RunDirectoryError"]
 
 
+_LONGEST = 1e9  # minutes
 _EARLY = {"checkpoints", "dreams", "tensorboard", "lock"}  # what is there before the configuration is
 
 
@@ -108,11 +108,12 @@ class RunDirectory:
         """As `read_config`. Raises RunDirectoryError also if something is missing in it."""
         config = self.read_config()
         try:
-            str(config["data"]["name"]), int(config["seed"])
+            int(config["seed"])
             if not 0 < int(config["data"]["tasks"]) < 10_000:
                 raise ValueError("data.tasks")
-            if not isinstance(config["method"], str) or not isinstance(config["settings"], dict):
-                raise TypeError("method or settings")
+            names = config["method"], config["data"]["name"]
+            if not all(isinstance(name, str) for name in names) or not isinstance(config["settings"], dict):
+                raise TypeError("method, data.name or settings")
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise RunDirectoryError(
                 f"{self}/{self.config.name} is not the configuration of a run (see {error})"
@@ -172,7 +173,7 @@ class RunDirectory:
 
 def _finite(value: Any) -> float:
     number = float(value)
-    if not math.isfinite(number):
+    if not 0 <= number < _LONGEST:
         raise ValueError(f"{shown(value)} minutes")
     return number
 

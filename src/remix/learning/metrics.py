@@ -174,7 +174,7 @@ class AccuracyMatrix:
                 shares = [float(cell) for cell in cells[: len(matrix) + 1]]
                 correct = [round(share * size / 100) for share, size in zip(shares, sizes, strict=False)]
                 matrix.add_row(correct, sizes[: len(correct)])
-        except (ValueError, OverflowError) as error:
+        except (ValueError, OverflowError, csv.Error) as error:
             raise ValueError(f"not an accuracy matrix: {error}") from error
         if matrix.to_csv() != text:
             raise ValueError("not an accuracy matrix: the accuracies do not follow from the numbers of test images")

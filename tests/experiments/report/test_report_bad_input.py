@@ -1,8 +1,11 @@
 """Reports of runs that are not finished, not whole, or do not belong together."""
 
 import json
+import os
 
 import pytest
+import yaml
+from PIL import Image
 from written_runs import write_run
 
 from remix.cli import main
@@ -183,3 +186,39 @@ def test_old_runs_have_neither_machine_nor_phases_memory(tmp_path, made):
     kept = [line for line in (run / "metrics.jsonl").read_text().splitlines() if '"epoch"' in line or '"task",' in line]
     (run / "metrics.jsonl").write_text("\n".join(kept))
     assert "the hardware was not written down" in made(run)[0]
+
+
+@pytest.mark.parametrize("change", [{"order": {}}, {"first": {"a": 1}}, {"options": 1.5}, {"tasks": 3, "classes": "x"}])
+def test_data_that_cannot_be_understood_have_no_real_images(tmp_path, made, change):
+    folder = write_run(tmp_path / "run")
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    config["data"] |= change
+    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    assert "beside real images" not in made(folder)[0]
+
+
+def test_pictures_that_are_none_or_too_large_are_named(tmp_path, made, monkeypatch):
+    folder = write_run(tmp_path / "run")
+    os.remove(folder / "dreams" / "task-3.png")
+    os.mkfifo(folder / "dreams" / "task-3.png")
+    Image.new("L", (12_000, 10_000)).save(folder / "dreams" / "task-2.png")
+    page, _ = made(folder)
+    assert "task-3.png cannot be read" in page
+    assert "a pipe, not a file" in page
+    assert "task-2.png cannot be read" in page
+    assert "120000000 pixels" in page
+
+
+def test_a_name_of_data_that_is_no_text_is_left_out(tmp_path, refusal):
+    folder = write_run(tmp_path / "run")
+    text = (folder / "config.yaml").read_text()
+    (folder / "config.yaml").write_text(text.replace("name: digits", "name: [1]"))
+    assert "is not the configuration of a run" in refusal("report", folder, "--out", tmp_path / "report.html")
+
+
+def test_times_without_end_are_damage(tmp_path, made):
+    folder = write_run(tmp_path / "run")
+    event = {"event": "phase", "task": 1, "phase": "dream", "seconds": 1e308}
+    with open(folder / "metrics.jsonl", "a") as file:
+        file.write(f"{json.dumps(event)}\n" * 20)
+    assert "10 more lines are damaged" in made(folder)[1]

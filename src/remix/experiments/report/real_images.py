@@ -7,7 +7,7 @@ from torch import Tensor
 
 from remix.data.errors import DataError
 from remix.data.registry import find_dataset
-from remix.experiments.overlay import SettingError
+from remix.experiments.overlay import SettingError, overlay
 from remix.experiments.report.dreams import ClassDreams
 from remix.experiments.report.groups import Group
 from remix.experiments.report.pictures import LEVELS, data_uri, strip
@@ -55,11 +55,7 @@ def real_images(group: Group, data: str | None, room: int) -> list[ClassDreams]:
 
 def _samples(run: RunFacts, data: str | None) -> dict[str, Tensor]:
     """By class the first training images, bytes (N, C, H, W)."""
-    try:
-        described = DataConfig(**run.config["data"])
-    except (TypeError, ValueError) as error:
-        raise SettingError(f"{run.folder / 'config.yaml'}: data cannot be understood: {error}") from error
-    stream = load_tasks(described, data)
+    stream = load_tasks(overlay(DataConfig(), run.config["data"], "data"), data)
     found = {}
     for index in range(len(stream)):
         train = stream[index].train
