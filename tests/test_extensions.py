@@ -51,3 +51,19 @@ def test_a_file_is_imported_once(tmp_path, monkeypatch, capsys):
     main(["methods"])
     main(["presets"])
     assert capsys.readouterr().out.count("imported") == 1
+
+
+def test_two_files_of_one_name_are_both_imported_and_a_pipe_is_not(tmp_path, monkeypatch, capsys):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.py").write_text(f"print('imported {folder}')")
+    monkeypatch.setenv("REMIX_IMPORT", f"{tmp_path}/a/mine.py,{tmp_path}/b/mine.py")
+    main(["presets"])
+    shown = capsys.readouterr().out
+    assert "imported a" in shown
+    assert "imported b" in shown
+    os.mkfifo(tmp_path / "pipe.py")
+    monkeypatch.setenv("REMIX_IMPORT", f"{tmp_path}/pipe.py")
+    with pytest.raises(SystemExit):
+        main(["presets"])
+    assert "a pipe, not a file" in capsys.readouterr().err

@@ -7,6 +7,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
+from remix.support.files import check_regular
 from remix.support.text import printable
 
 __all__ = ["VARIABLE", "import_extensions"]
@@ -34,7 +35,8 @@ def import_extensions(names: str) -> None:
 
 
 def _import_file(path: Path) -> None:
-    name = f"remix_import_{path.stem}"
+    check_regular(path)
+    name = f"remix_import:{path.resolve()}"  # two files of one name are two
     if name in sys.modules:
         return
     spec = importlib.util.spec_from_file_location(name, path)

@@ -57,3 +57,7 @@ def test_two_processes_end_with_the_result_of_one(tmp_path):
     one, two = ((tmp_path / str(devices) / "matrix.csv").read_text() for devices in (1, 2))
     assert one == two
     assert not any((tmp_path / "2").rglob("*.tmp"))
+
+
+def test_more_processes_than_a_machine_can_bear_are_refused(refusal):
+    assert "devices: 100000 processes" in refusal("run", "digits", "--devices", "100000", "--out", "nowhere")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 
 from remix.experiments.overlay import SettingError
@@ -15,12 +17,15 @@ def create_team(config: RunConfig) -> Team:
     """The team that a configuration asks for. With several processes the command is started once more for each other.
 
     Raises:
-        SettingError: for a device that is not here.
+        SettingError: for a device that is not here, or too many of them.
 
     """
     plain = config.devices == 1 and config.precision == "32"
     if plain and (config.accelerator == "cpu" or (config.accelerator == "auto" and not _accelerated())):
         return Team()
+    most = max(16, os.cpu_count() or 1)
+    if config.accelerator == "cpu" and config.devices > most:
+        raise SettingError(f"devices: {config.devices} processes are more than this machine can bear, at most {most}")
     from lightning_fabric import Fabric
     from lightning_fabric.utilities.exceptions import MisconfigurationException
 
