@@ -135,7 +135,7 @@ def damaged(kind, path):
 KINDS = {
     "empty": "empty",
     "text": "not an image",
-    "truncated": "damaged",
+    "truncated": "damaged (cut off)",
     "corrupt": "damaged",
     "1 x 1": "1 x 1 pixels",
     "huge": "too many",

@@ -88,6 +88,9 @@ def test_files_that_cannot_be_used_are_listed_at_the_end(place, capsys, tmp_path
     learn(place / "model.remix", photos, "--out", tmp_path / "out.remix", *QUICK)
     shown = " ".join(capsys.readouterr().out.split())
     assert "5 were left out" in shown
+    learner = remix.load(place / "model.remix", epochs=1, samples=2)
+    learner.learn(photos)
+    assert {one.path.name for one in learner.skipped} == {"empty.png", "text.jpg", "half.png", "README", "pipe.jpg"}
     for line in ("empty.png: the file is empty", "pipe.jpg: a pipe", "3 files: not an image", "text.jpg", "README"):
         assert line in shown
 

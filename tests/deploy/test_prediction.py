@@ -18,6 +18,7 @@ from PIL import Image
 
 from remix.data import UnreadableImage
 from remix.deploy.prediction import predict, probabilities
+from remix.deploy.prediction_files import find_images
 
 
 def test_what_is_stored_with_the_model_is_done_to_any_kind_of_image(model, digits):
@@ -208,6 +209,16 @@ def test_a_pretended_lack_of_permission(remix, model_file, odd, monkeypatch):
     assert "cmyk.jpg" in out
     assert "good.jpg: no permission to read it" in err
     assert "deep: cannot be listed: Permission denied" in err
+
+
+def test_a_folder_that_cannot_be_listed_is_told_once(tmp_path, monkeypatch):
+    def refuse(place):
+        raise PermissionError(13, "Permission denied", str(place))
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    skipped = []
+    assert list(find_images([tmp_path], skipped)) == []
+    assert [one.reason for one in skipped] == ["cannot be listed: Permission denied"]
 
 
 def test_names_on_standard_input(remix, model_file, digits, monkeypatch):

@@ -212,4 +212,5 @@ def _reason(error: Exception) -> str:
         return "not an image that can be read"
     if isinstance(error, OSError) and error.strerror:
         return f"cannot be read ({error.strerror})"
-    return f"damaged ({printable(str(error)[:200]) or type(error).__name__})"
+    text = printable(str(error)[:200])
+    return "damaged (cut off)" if "truncated" in text.lower() else f"damaged ({text or type(error).__name__})"

@@ -12,7 +12,7 @@ from torch import Tensor
 from remix.data import ImageDataset, load
 from remix.deploy.audit import Audit, audit
 from remix.deploy.audit_report import audit_table, write_report
-from remix.deploy.output import note, show
+from remix.deploy.output import note, note_left_out, show
 from remix.experiments.display import Display
 from remix.experiments.dream_files import load_dream
 from remix.experiments.dream_options import DreamOptions
@@ -107,8 +107,7 @@ def _folder(model: Model, folder: str) -> tuple[ImageDataset, ImageDataset]:
         "folder", folder, size=prepared.size, channels=prepared.channels, holdout=0.0,
         normalisation=prepared.normalisation,
     )  # fmt: skip
-    for one in splits.skipped:
-        note(f"left out: {one}")
+    note_left_out(splits.skipped)
     return splits.train, splits.test
 
 

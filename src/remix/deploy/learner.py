@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from remix.data import DataError, ImageDataset, Preprocessing
+from remix.data import DataError, ImageDataset, Preprocessing, Skipped
 from remix.data.intake import Intake, take_in
 from remix.deploy.adoption import adopted_model
 from remix.deploy.recipe import METHODS, LearnSettings
@@ -159,6 +159,9 @@ class Learner:
     notes: tuple[str, ...] = ()
     """What a person should know about the last step."""
 
+    skipped: tuple[Skipped, ...] = ()
+    """Files of the last step's folder that were left out, with reasons."""
+
     @property
     def model(self) -> Model:
         """Everything that was learned. Raises RuntimeError before the first step."""
@@ -229,7 +232,7 @@ class Learner:
         outcome = learn_step(
             self._start, data, self.method, settings, extend=extend, name=name, team=self._team, monitor=self.monitor
         )
-        self._start, self.notes = Start.of(outcome.model), outcome.notes
+        self._start, self.notes, self.skipped = Start.of(outcome.model), outcome.notes, data.skipped
         return outcome
 
     # --- use ---

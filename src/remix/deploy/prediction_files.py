@@ -44,19 +44,14 @@ def find_images(places: Iterable[str | Path], skipped: list[Skipped]) -> Iterato
 
     for place in places:
         path = Path(place)
-        try:
-            folder = path.is_dir()
-        except (OSError, ValueError) as error:  # a name that no system takes: too long, or with a zero byte
-            skipped.append(Skipped(Path(f"{path.name[:80]}..."), getattr(error, "strerror", None) or str(error)))
-            continue
-        if not folder:
+        if not os.path.isdir(path):
             yield path
             continue
-        empty = True
+        empty, refused = True, len(skipped)
         for file in files_below(path, refuse):
             empty = False
             yield file
-        if empty:
+        if empty and len(skipped) == refused:
             skipped.append(Skipped(path, "no image in this folder"))
 
 

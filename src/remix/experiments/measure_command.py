@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from remix.data.errors import left_out
 from remix.experiments.display import Display, duration, say
 from remix.experiments.head_order import order_of_names
 from remix.experiments.measuring import Measured, check_request, map_bytes, measure_model, read_images
@@ -80,8 +81,8 @@ def measure_command(
             progress=progress,
         )
     save_model(path, measured.model)
-    for one in skipped:
-        say(console, f"left out: {one}")
+    for line in left_out(skipped):
+        say(console, f"left out: {line}")
     for note in measured.order.notes:
         say(console, f"note: {note}")
     for warning in measured.order.warnings:
