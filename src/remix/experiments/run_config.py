@@ -163,7 +163,7 @@ def build_config(values: Mapping[str, Any], *, assignments: Mapping[str, Any] | 
         for layer in (given, changes):
             start = overlay(_without_stale_options(start, layer), layer)
     except SettingError as error:
-        raise _with_place(error, changes, start) from error
+        raise _with_place(error, changes, start) from None
     return replace(start, settings=settings)
 
 

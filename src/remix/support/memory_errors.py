@@ -19,7 +19,9 @@ _SAID = (
 
 def out_of_memory(error: BaseException | None) -> bool:
     """Whether it, or what it was raised from, is one of Python, numpy, torch (on any device) or the system."""
-    while error is not None:
+    seen: list[BaseException] = []  # an error may have been raised from itself
+    while error is not None and error not in seen:
+        seen.append(error)
         told = isinstance(error, RuntimeError | OSError | ImportError) and any(words in str(error) for words in _SAID)
         if told or isinstance(error, MemoryError):
             return True
