@@ -239,20 +239,34 @@ def test_a_large_picture_is_converted_in_strips_to_the_same_pixels(mode, channel
     assert to_channels(image, channels).tobytes() == whole.tobytes()
 
 
-def test_pictures_that_are_decoded_at_once_wait_for_room():
-    flight, order = decode._InFlight(10), []
-
-    def take(pixels):
-        with flight.taken(pixels):
-            order.append(pixels)
-
-    with flight.taken(6):
-        thread = threading.Thread(target=take, args=(5,), daemon=True)
+def test_pictures_that_are_decoded_at_once_wait_for_room(tmp_path, monkeypatch):
+    monkeypatch.setattr(decode, "_IN_FLIGHT", decode._InFlight(200))
+    large, small = (
+        save_picture(tmp_path / "large.png", size=(15, 10)),
+        save_picture(tmp_path / "small.png", size=(5, 5)),
+    )
+    done = []
+    thread = threading.Thread(target=lambda: done.append(open_picture(large).size), daemon=True)
+    with decode.opened(large):
         thread.start()
-        take(4)
-        assert order == [4]
+        assert open_picture(small).size == (5, 5)
+        thread.join(0.2)
+        assert not done
     thread.join(60)
-    assert order == [4, 5]
+    assert done == [(15, 10)]
+
+
+def test_a_picture_that_could_not_be_read_gives_its_room_back(tmp_path, monkeypatch):
+    monkeypatch.setattr(decode, "_IN_FLIGHT", decode._InFlight(64 * 64))
+    for _ in range(2):
+        with pytest.raises(UnreadableImage, match="cut off"):
+            open_picture(damaged("truncated", tmp_path / "a.jpg"))
+    assert open_picture(save_picture(tmp_path / "b.png", size=(64, 64))).size == (64, 64)
+
+
+def test_a_picture_that_is_right_already_is_not_copied():
+    image = Image.new("RGB", (4, 4))
+    assert to_channels(image, 3) is image
 
 
 def test_nothing_that_pillow_remarks_gets_through(tmp_path):
