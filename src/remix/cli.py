@@ -55,7 +55,9 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 
 _TRAINING = {"learn", "run", "dream"}
-_RESUMABLE = {"run", "sweep", "reproduce"}
+_GOING_ON = {"run": "the same command with --resume goes on"} | dict.fromkeys(
+    ("sweep", "reproduce"), "the same command goes on"
+)
 _MORE_MEMORY = (
     "there is not enough memory for this; free some, raise the limit of this process (ulimit -v), or ask for less at a "
     "time (smaller images, batches or numbers of samples)"
@@ -86,8 +88,8 @@ def main(args: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         _end(name, "interrupted, nothing was written", 130)
     except _EndedError as end:
-        saved = "; the same command with --resume goes on" if name in _RESUMABLE else ""
-        _end(name, f"ended by {end.signal.name}; no file is left half written{saved}", 128 + end.signal)
+        saved = "; ".join(filter(None, ["no file is left half written", _GOING_ON.get(name)]))
+        _end(name, f"ended by {end.signal.name}; {saved}", 128 + end.signal)
 
 
 class _EndedError(SystemExit):
