@@ -77,6 +77,13 @@ def test_a_table_of_files_and_folders(remix, model_file, digits):
     assert sum("drei ³/" in line and "  drei ³ " in line for line in lines) >= 9
 
 
+def test_a_name_is_no_formula_in_csv(remix, model_file, digits, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(digits / "one" / "3.png", tmp_path / "=cmd|x.png")
+    _, out, _ = remix("predict", model_file, "=cmd|x.png", "--format", "csv", "--top", "1")
+    assert next(csv.DictReader(io.StringIO(out)))["image"] == "'=cmd|x.png"
+
+
 def test_batches_continue_one_table(remix, model_file, digits):
     _, whole, _ = remix("predict", model_file, digits)
     _, parts, _ = remix("predict", model_file, digits, "--batch", "7")

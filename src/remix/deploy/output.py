@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 from rich.cells import cell_len
 
 from remix.data.errors import Skipped, left_out
+from remix.support.text import csv_cell
 
 __all__ = ["Format", "as_csv", "as_json", "as_table", "check_format", "note", "note_left_out", "show"]
 
@@ -51,8 +52,7 @@ def as_csv(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Comma-separated values with a line of names."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(head)
-    writer.writerows(rows)
+    writer.writerows([csv_cell(cell) for cell in row] for row in (head, *rows))
     return text.getvalue().rstrip("\n")
 
 
