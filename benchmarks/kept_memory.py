@@ -16,9 +16,9 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from remix.allocator import keep_freed_memory
 from remix.inversion import ImageGenerator
 from remix.networks import create_backbone
+from remix.support.allocator import keep_freed_memory
 
 ROUNDS, STEPS = 5, 6
 

@@ -17,7 +17,6 @@ from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
-from remix.allocator import keep_freed_memory
 from remix.command_line import build_parser
 from remix.commands.dreams import dream, measure
 from remix.commands.learning import learn
@@ -26,6 +25,7 @@ from remix.commands.models import audit, evaluate, export, inspect, predict
 from remix.commands.reproduction import reproduce
 from remix.commands.runs import compare, report, run, sweep
 from remix.extensions import VARIABLE, import_extensions
+from remix.support.allocator import keep_freed_memory
 from remix.support.memory_errors import out_of_memory
 from remix.support.text import printable
 

@@ -52,7 +52,7 @@ def test_half_made_dreams_are_not_audited(images, tmp_path, capsys, monkeypatch)
         raise KeyboardInterrupt
 
     words = ["audit", str(STORED), "--train", str(images), "--count", "3", "--steps", "4", "--strategy", "pixels"]
-    monkeypatch.setattr("remix.experiments.display.Display.show", interrupted)
+    monkeypatch.setattr("remix.support.display.Display.show", interrupted)
     with pytest.raises(SystemExit) as stop:
         main([*words, "--out", str(tmp_path / "audit.png")])
     assert stop.value.code == 130

@@ -166,7 +166,7 @@ def pressed(monkeypatch):
     """Makes the engine stop as if Ctrl-C had been pressed after so many steps."""
 
     def after(steps: int) -> None:
-        from remix.experiments.interrupt import PoliteInterrupt
+        from remix.support.interrupt import PoliteInterrupt
 
         left = [steps]
 

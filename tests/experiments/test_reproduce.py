@@ -11,7 +11,6 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from remix.cli import main
-from remix.experiments.process_memory import peak_bytes, resident_bytes
 from remix.experiments.reproduce import TARGETS
 from remix.experiments.reproduce import likelihood as reproduce_likelihood
 from remix.experiments.reproduce import memory as reproduce_memory
@@ -19,6 +18,7 @@ from remix.experiments.reproduce.feature_files import read_features, write_featu
 from remix.experiments.reproduce.likelihood_report import best_diagonal, table, verdict
 from remix.networks import Classifier, GrowingHead, create_backbone
 from remix.statistics import Memory
+from remix.support.process_memory import peak_bytes, resident_bytes
 
 
 def refused(capsys, *words):

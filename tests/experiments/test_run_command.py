@@ -17,7 +17,6 @@ from tiny_runs import tiny
 
 from remix.cli import main
 from remix.data import TaskStream
-from remix.experiments.overlay import SettingError
 from remix.experiments.presets import list_presets, read_preset
 from remix.experiments.run_checks import check_run
 from remix.experiments.run_command import RunOptions, load_stream, resolve, run_command
@@ -30,6 +29,7 @@ from remix.learning.metrics import AccuracyMatrix
 from remix.learning.model_file import load_model
 from remix.methods import create_method, list_methods
 from remix.networks import create_backbone
+from remix.support.settings import SettingError
 
 
 def go(options: RunOptions, resume: bool = False) -> tuple[int, str]:

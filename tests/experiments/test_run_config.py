@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from remix.data import Augment
-from remix.experiments.overlay import SettingError
 from remix.experiments.presets import list_presets, read_preset
 from remix.experiments.run_command import RunOptions, load_stream, resolve
 from remix.experiments.run_config import RunConfig, build_config, differences, parse_assignments
 from remix.methods import list_methods
+from remix.support.settings import SettingError
 
 
 @pytest.mark.parametrize("method", list_methods())

@@ -11,10 +11,10 @@ import pytest
 from rich.console import Console
 
 from remix.experiments import sweep_local
-from remix.experiments.overlay import SettingError
 from remix.experiments.sweep_command import finish_jobs, sweep_command
 from remix.experiments.sweep_jobs import Job, parse_seeds, sweep_jobs
 from remix.experiments.sweep_local import log_file, run_locally
+from remix.support.settings import SettingError
 
 TINY = ["data.classes=4", "data.tasks=2", "method=finetune,lwf", "settings.first.epochs=1", "settings.later.epochs=1"]
 

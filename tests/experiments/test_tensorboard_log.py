@@ -10,10 +10,10 @@ from written_runs import write_run
 from remix.cli import main
 from remix.experiments import tensorboard_log
 from remix.experiments.metrics_file import read_events
-from remix.experiments.overlay import SettingError
 from remix.experiments.run_command import run_command
 from remix.experiments.run_monitor import RunMonitor
 from remix.experiments.tensorboard_log import TensorBoardLog
+from remix.support.settings import SettingError
 
 pytest.importorskip("tensorboard", reason="TensorBoard is not installed")
 

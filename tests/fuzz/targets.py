@@ -27,13 +27,13 @@ from remix.data.idx import read_idx
 from remix.data.parquet import read_shards
 from remix.data.preprocessing import Preprocessing
 from remix.data.unpickling import PIXELS, RefusedPickle, unpickle
-from remix.experiments.overlay import SettingError
 from remix.experiments.run_config import RunConfig, parse_assignments
 from remix.learning import Model, load_model, save_model
 from remix.networks import Classifier, GrowingHead, registry
 from remix.networks.backbone import Block, BlockBackbone
 from remix.statistics import DamagedFileError, Memory, Selectors, batchnorm_points, measure_classes, measure_layers
 from remix.support.documents import DocumentError, parse_json, parse_yaml
+from remix.support.settings import SettingError
 from remix.support.text import printable
 
 FILES = Path(__file__).parent.parent / "learning" / "files"

@@ -8,7 +8,6 @@ import torch
 from tiny import DRIFTING, tiny_learner, tiny_stream
 
 from remix.data import Augment
-from remix.experiments.overlay import SettingError
 from remix.experiments.presets import read_preset
 from remix.experiments.run_config import build_config
 from remix.learning.learner import Learner
@@ -18,6 +17,7 @@ from remix.learning.sgd import Sgd
 from remix.learning.stage import Batch
 from remix.methods.distillation import distil
 from remix.methods.drifted import balance_head_on_gaussians, drifted_gaussians
+from remix.support.settings import SettingError
 
 STREAM = tiny_stream()
 

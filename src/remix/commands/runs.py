@@ -136,7 +136,7 @@ def compare(
     from rich.console import Console
 
     from remix.experiments.compare import compare_runs, format_comparison, show_files, show_matrices
-    from remix.experiments.display import say
+    from remix.support.display import say
 
     found = compare_runs(runs)
     console = Console()

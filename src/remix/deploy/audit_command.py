@@ -13,7 +13,6 @@ from remix.data import ImageDataset, load
 from remix.deploy.audit import Audit, audit
 from remix.deploy.audit_report import audit_table, write_report
 from remix.deploy.output import note, note_left_out, show
-from remix.experiments.display import Display
 from remix.experiments.dream_files import load_dream
 from remix.experiments.dream_options import DreamOptions
 from remix.experiments.dream_plan import make_plan
@@ -21,6 +20,7 @@ from remix.experiments.dreaming import describe, pixels
 from remix.inversion import Progress
 from remix.learning import Model, load_model
 from remix.learning.devices import as_device, on_device
+from remix.support.display import Display
 from remix.support.text import printable
 
 __all__ = ["AuditFiles", "audit_command"]

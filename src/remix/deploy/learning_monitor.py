@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from remix.experiments.display import Display
 from remix.inversion import Progress
 from remix.learning import EpochReport, Monitor
+from remix.support.display import Display
 
 __all__ = ["LearningMonitor"]
 

@@ -12,8 +12,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from remix.experiments.display import say
-from remix.experiments.overlay import SettingError
 from remix.experiments.paired import Spread, paired_difference, spread
 from remix.experiments.run_config import differences
 from remix.experiments.run_directory import RunDirectory, RunDirectoryError
@@ -22,6 +20,8 @@ from remix.experiments.text_tables import as_csv, as_latex, as_markdown
 from remix.experiments.variants import protocol, variant_names
 from remix.learning.metrics import AccuracyMatrix
 from remix.methods import list_methods
+from remix.support.display import say
+from remix.support.settings import SettingError
 from remix.support.text import printable, shown
 
 __all__ = [

@@ -7,13 +7,13 @@ import sys
 
 from rich.console import Console
 
-from remix.experiments.display import say
 from remix.experiments.dream_files import DreamFiles
 from remix.experiments.dream_options import DreamOptions
 from remix.experiments.dream_plan import DreamPlan, make_plan
 from remix.experiments.dreaming import DreamReport, describe, run_dream
 from remix.experiments.sources import NetworkFile, open_model
 from remix.learning.devices import as_device, on_device
+from remix.support.display import say
 
 __all__ = ["dream_command"]
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from rich.console import Console
 
 from remix.data.errors import left_out
-from remix.experiments.display import Display, duration, say
 from remix.experiments.head_order import order_of_names
 from remix.experiments.measuring import Measured, check_request, map_bytes, measure_model, read_images
 from remix.experiments.sources import NetworkFile, read_names
 from remix.learning import save_model
 from remix.learning.devices import as_device, on_device
 from remix.statistics import Kind
+from remix.support.display import Display, duration, say
 
 __all__ = ["measure_command"]
 

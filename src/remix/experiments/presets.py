@@ -8,9 +8,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from remix.experiments.overlay import SettingError
 from remix.support.documents import DocumentError, parse_yaml, read_yaml
 from remix.support.files import why_unreadable
+from remix.support.settings import SettingError
 from remix.support.text import printable, shown
 
 __all__ = ["list_presets", "read_preset"]

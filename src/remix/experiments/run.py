@@ -16,7 +16,6 @@ from remix.data import TaskStream
 from remix.experiments.grids import GridRow, save_grid
 from remix.experiments.metrics_file import Event, MetricsFile, read_events
 from remix.experiments.run_checks import check_run
-from remix.experiments.run_clock import RunClock
 from remix.experiments.run_config import RunConfig
 from remix.experiments.run_directory import RunDirectory
 from remix.experiments.run_likelihood import layer_likelihoods
@@ -32,6 +31,7 @@ from remix.learning.model_file import Model, save_model
 from remix.learning.monitor import EpochReport
 from remix.learning.team import Team
 from remix.support.atomic import write_text
+from remix.support.clock import RunClock
 
 __all__ = ["execute", "grid_of"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from remix.data import TaskStream
 from remix.data.registry import list_datasets
-from remix.experiments.overlay import SettingError
 from remix.experiments.run_config import RunConfig
 from remix.experiments.run_network import create_network
 from remix.learning.class_names import check_class_names
+from remix.support.settings import SettingError
 
 __all__ = ["check_run", "note_on_data"]
 

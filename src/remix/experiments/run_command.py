@@ -14,9 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from remix.data import MissingData, TaskStream, load
-from remix.experiments.display import say
 from remix.experiments.metrics_file import read_events
-from remix.experiments.overlay import SettingError
 from remix.experiments.presets import read_preset
 from remix.experiments.run import execute
 from remix.experiments.run_checks import check_run, note_on_data
@@ -31,6 +29,8 @@ from remix.inversion import InversionStoppedError
 from remix.learning.learner import InterruptedInversion
 from remix.learning.metrics import AccuracyMatrix
 from remix.learning.trainer import TrainingStoppedError
+from remix.support.display import say
+from remix.support.settings import SettingError
 from remix.support.text import shown
 
 __all__ = ["RunOptions", "load_stream", "load_tasks", "resolve", "run_command"]

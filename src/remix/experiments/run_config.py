@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from remix.data import Augment
-from remix.experiments.overlay import SettingError, overlay, plain, set_path, unknown_name
 from remix.learning.method import Method
 from remix.methods import list_methods, method_class
 from remix.networks import backbone_options
 from remix.support.documents import DocumentError, parse_yaml
+from remix.support.settings import SettingError, overlay, plain, set_path, unknown_name
 from remix.support.text import printable, shown
 
 __all__ = ["DataConfig", "NetworkConfig", "RunConfig", "build_config", "differences", "parse_assignments"]

@@ -9,12 +9,12 @@ from typing import Any
 
 import yaml
 
-from remix.experiments.overlay import SettingError, plain
 from remix.experiments.run_config import RunConfig, differences
 from remix.learning.metrics import AccuracyMatrix
 from remix.support.atomic import is_temporary, remove_temporary, write_text
 from remix.support.documents import DocumentError, read_json, read_yaml
 from remix.support.files import open_appending, why_unreadable
+from remix.support.settings import SettingError, plain
 from remix.support.text import printable, shown
 
 __all__ = ["RunDirectory", "RunDirectoryError"]

@@ -10,12 +10,12 @@ from typing import Any
 
 from rich.console import Console
 
-from remix.experiments.display import Display, duration
 from remix.experiments.metrics_file import Event, MetricsFile
-from remix.experiments.run_clock import RunClock
 from remix.experiments.run_plan import RunPlan
 from remix.inversion import Progress
 from remix.learning.monitor import EpochReport, Monitor
+from remix.support.clock import RunClock
+from remix.support.display import Display, duration
 from remix.support.files import open_appending
 
 __all__ = ["RunMonitor"]

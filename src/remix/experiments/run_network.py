@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from remix.experiments.overlay import SettingError
 from remix.experiments.run_config import RunConfig
 from remix.networks import Backbone, seeded_backbone
+from remix.support.settings import SettingError
 
 __all__ = ["create_network", "network_options"]
 

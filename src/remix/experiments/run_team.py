@@ -6,9 +6,9 @@ import os
 
 import torch
 
-from remix.experiments.overlay import SettingError
 from remix.experiments.run_config import RunConfig
 from remix.learning.team import Team
+from remix.support.settings import SettingError
 
 __all__ = ["create_team"]
 

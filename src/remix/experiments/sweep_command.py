@@ -11,10 +11,10 @@ from functools import partial
 from rich.console import Console
 
 from remix.experiments.compare import compare_runs, format_comparison
-from remix.experiments.display import say
 from remix.experiments.sweep_jobs import Job, parse_seeds, sweep_jobs
 from remix.experiments.sweep_local import Status, log_file, run_locally
 from remix.experiments.sweep_slurm import run_on_slurm
+from remix.support.display import say
 from remix.support.files import open_regular
 
 __all__ = ["finish_jobs", "sweep_command"]

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from remix.experiments.overlay import SettingError
 from remix.experiments.run_command import RunOptions, resolve
 from remix.experiments.run_directory import RunDirectory
+from remix.support.settings import SettingError
 
 __all__ = ["Job", "make_job", "parse_seeds", "run_name", "sweep_jobs"]
 

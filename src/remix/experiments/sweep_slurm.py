@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from remix.experiments.overlay import SettingError
 from remix.experiments.sweep_jobs import Job
 from remix.experiments.sweep_local import Status
+from remix.support.settings import SettingError
 
 __all__ = ["run_on_slurm"]
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from remix.experiments.grids import open_picture
 from remix.experiments.metrics_file import Event
-from remix.experiments.overlay import SettingError
+from remix.support.settings import SettingError
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter

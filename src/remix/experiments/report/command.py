@@ -7,12 +7,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from remix.experiments.display import say
-from remix.experiments.overlay import SettingError
 from remix.experiments.report.groups import group_runs
 from remix.experiments.report.page import render
 from remix.experiments.report.reading import read_runs
 from remix.support.atomic import write_text
+from remix.support.display import say
+from remix.support.settings import SettingError
 
 __all__ = ["report_command"]
 

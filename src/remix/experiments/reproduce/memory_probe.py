@@ -13,8 +13,8 @@ import sys
 import torch
 from safetensors.torch import load_file
 
-from remix.experiments.process_memory import forget_peak, peak_bytes, resident_bytes
 from remix.laplace import LaplaceCovariance, LaplaceNormal
+from remix.support.process_memory import forget_peak, peak_bytes, resident_bytes
 
 __all__ = ["probe"]
 

@@ -9,7 +9,7 @@ from remix import cli
 
 FAULTS = """
 import resource, sys, torch
-from remix.allocator import keep_freed_memory
+from remix.support.allocator import keep_freed_memory
 if sys.argv[1] == "keep" and not keep_freed_memory():
     print("cannot")
     sys.exit()

@@ -8,8 +8,8 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from remix.experiments.display import Display, duration
-from remix.experiments.interrupt import PoliteInterrupt
+from remix.support.display import Display, duration
+from remix.support.interrupt import PoliteInterrupt
 
 
 @pytest.mark.parametrize(

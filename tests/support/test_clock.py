@@ -5,7 +5,7 @@ import sys
 import pytest
 import torch
 
-from remix.experiments.run_clock import RunClock
+from remix.support.clock import RunClock
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells the peak of a part of a process")
