@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remix.experiments.reproduce.feature_files import read_features
 from remix.laplace import Dct2, LaplaceCovariance, LaplaceNormal
+from remix.reproduce.feature_files import read_features
 from remix.statistics import LayerStatistics, Memory
 
 matplotlib.use("Agg")

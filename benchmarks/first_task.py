@@ -12,7 +12,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from remix.experiments.metrics_file import Event, read_events
-from remix.experiments.reproduce.result_files import new_figure, tidy
+from remix.reproduce.result_files import new_figure, tidy
 from remix.support.atomic import write_text
 
 NAME = "first_task"

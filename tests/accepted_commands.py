@@ -16,10 +16,10 @@ import pytest
 
 from remix.cli import COMMANDS
 from remix.command_line import build_parser
-from remix.experiments.reproduce import TARGETS
 from remix.experiments.run_command import RunOptions, resolve
 from remix.experiments.sweep_jobs import parse_seeds, sweep_jobs
 from remix.networks import list_backbones
+from remix.reproduce import TARGETS
 
 PARSER = build_parser(COMMANDS)
 

@@ -20,8 +20,10 @@ ROOMS = (
     "inversion",
     "learning",
     "methods",
-    "experiments",
     "deploy",
+    "experiments",
+    "report",
+    "reproduce",
     "commands",
     "cli",
 )

@@ -14,7 +14,7 @@ from benchmarks.claims.claim import MINI, NOTHING, PAPER, Verdict
 from benchmarks.claims.files import PUBLISHED, Results
 from benchmarks.claims.page import CLAIMS, page
 from remix.experiments import paired
-from remix.experiments.reproduce import table1
+from remix.reproduce import table1
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

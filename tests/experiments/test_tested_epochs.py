@@ -8,8 +8,8 @@ from rich.console import Console
 from tiny_runs import tiny
 
 from remix.experiments.metrics_file import read_events
-from remix.experiments.report.command import report_command
 from remix.experiments.run_command import run_command
+from remix.report.command import report_command
 from remix.support.settings import SettingError
 
 

@@ -63,7 +63,7 @@ def reproduce(
 
     from rich.console import Console
 
-    from remix.experiments.reproduce import TARGETS, Reproduction, reproduce_target
+    from remix.reproduce import TARGETS, Reproduction, reproduce_target
 
     console = Console()
     if target is None:

@@ -170,6 +170,6 @@ def report(runs: list[str], *, out: str, data: str | None = None) -> None:
         remix report runs --out report.html
         remix report runs/cifar100-mini-* --data ~/data --out report.html
     """
-    from remix.experiments.report import report_command
+    from remix.report import report_command
 
     report_command(runs, out, data)

@@ -90,7 +90,7 @@ def reproduce_target(target: str, wanted: Reproduction, console: Console) -> boo
         raise ValueError(f"--scale must be mini or paper, got {wanted.scale!r}")
     if wanted.memory is not None and wanted.memory <= 0:
         raise ValueError(f"--memory must be positive, got {wanted.memory}")
-    module: Any = import_module(f"remix.experiments.reproduce.{_MODULES.get(target, target)}")
+    module: Any = import_module(f"remix.reproduce.{_MODULES.get(target, target)}")
     for field in fields(wanted):
         if field.name in ("out", "scale", "resume", *module.TAKES):
             continue

@@ -1,4 +1,4 @@
-"""``python -m remix.experiments.reproduce.memory_probe FILE``: what a saved Laplace normal takes in a process.
+"""``python -m remix.reproduce.memory_probe FILE``: what a saved Laplace normal takes in a process.
 
 Prints JSON: bytes that the process grew by when the file was read, and the most it grew by for the log-likelihood of
 one row and its gradient, results included.

@@ -9,12 +9,12 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from remix.experiments.paired import spread
-from remix.experiments.reproduce import needed_runs
-from remix.experiments.reproduce.needed_runs import Variant, need_runs
-from remix.experiments.reproduce.result_files import colour_of, new_figure, scale_sentence, tidy, write_results
-from remix.experiments.reproduce.targets import Reproduction
 from remix.experiments.text_tables import as_markdown
 from remix.learning.metrics import AccuracyMatrix
+from remix.reproduce import needed_runs
+from remix.reproduce.needed_runs import Variant, need_runs
+from remix.reproduce.result_files import colour_of, new_figure, scale_sentence, tidy, write_results
+from remix.reproduce.targets import Reproduction
 
 __all__ = ["TAKES", "reproduce"]
 
@@ -25,7 +25,7 @@ _ACCURACIES = {"new_task_accuracy": "on the newest task", "old_task_accuracy": "
 
 
 def reproduce(wanted: Reproduction, console: Console) -> bool:
-    """See `remix.experiments.reproduce`."""
+    """See `remix.reproduce`."""
     preset = _PRESET[wanted.scale]
     runs, complete = need_runs(wanted, [Variant(preset, method) for method in _METHODS], console)
     if not runs:

@@ -10,10 +10,10 @@ from tiny_runs import tiny
 from written_runs import write_run
 
 from remix.cli import main
-from remix.experiments.reproduce import efficiency, estimate, needed_runs, retention, sensitivity, table1
-from remix.experiments.reproduce.needed_runs import Variant, need_runs
-from remix.experiments.reproduce.targets import Reproduction, reproduce_target
 from remix.experiments.run_command import run_command
+from remix.reproduce import efficiency, estimate, needed_runs, retention, sensitivity, table1
+from remix.reproduce.needed_runs import Variant, need_runs
+from remix.reproduce.targets import Reproduction, reproduce_target
 
 QUICK = "settings.first.epochs=1", "settings.later.epochs=1", "data.classes=4", "data.tasks=2"
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
-from remix.experiments.report.groups import Group
-from remix.experiments.report.reading import RunFacts
 from remix.experiments.run_tables import METRICS
+from remix.report.groups import Group
+from remix.report.reading import RunFacts
 
 __all__ = ["RunRow", "VariantFacts", "run_rows", "variant_facts"]
 

@@ -16,8 +16,8 @@ import torch
 from rich.console import Console
 from safetensors.torch import save_file
 
-from remix.experiments.reproduce.targets import Reproduction
 from remix.experiments.text_tables import as_csv
+from remix.reproduce.targets import Reproduction
 from remix.support.atomic import write_text
 
 __all__ = ["TAKES", "dense_bytes", "reproduce"]
@@ -38,7 +38,7 @@ def dense_bytes(size: int) -> int:
 
 
 def reproduce(wanted: Reproduction, console: Console) -> bool:
-    """See `remix.experiments.reproduce`."""
+    """See `remix.reproduce`."""
     wanted.out.mkdir(parents=True, exist_ok=True)
     rows = []
     for name, size in MAPS.items():
@@ -58,7 +58,7 @@ def _measured(name: str, size: int, path: Path) -> dict[str, Any]:
     generator = torch.Generator().manual_seed(0)
     vectors = {key: torch.rand(size, generator=generator) + 0.1 for key in ("loc", "diag", "weight", "coord")}
     save_file(vectors, path)
-    command = [sys.executable, "-m", "remix.experiments.reproduce.memory_probe", str(path)]
+    command = [sys.executable, "-m", "remix.reproduce.memory_probe", str(path)]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
     found = json.loads(answer.stdout)
     return {

@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.table import Table
 
 from remix.experiments.compare import Comparison, runs_in
-from remix.experiments.reproduce.estimate import RunEstimate
-from remix.experiments.reproduce.targets import Reproduction
 from remix.experiments.run_command import RunOptions, load_stream, resolve
 from remix.experiments.run_config import RunConfig, differences
 from remix.experiments.run_directory import RunDirectory
 from remix.experiments.sweep_command import finish_jobs
 from remix.experiments.sweep_jobs import Job, make_job, parse_seeds, run_name
+from remix.reproduce.estimate import RunEstimate
+from remix.reproduce.targets import Reproduction
 from remix.support.display import duration
 
 __all__ = ["NeededRun", "Variant", "benchmarks", "comparison", "need_runs"]

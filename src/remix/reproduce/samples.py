@@ -12,10 +12,10 @@ from remix.experiments.dream_files import DreamFiles, SavedDream, load_dream
 from remix.experiments.dream_options import DreamOptions
 from remix.experiments.grids import GridRow, save_grid
 from remix.experiments.measure_command import measure_command
-from remix.experiments.reproduce.targets import Reproduction
 from remix.experiments.sources import NetworkFile
 from remix.experiments.text_tables import as_csv, as_markdown
 from remix.inversion import PriorKind
+from remix.reproduce.targets import Reproduction
 from remix.support.atomic import write_text
 
 __all__ = ["TAKES", "reproduce"]
@@ -33,7 +33,7 @@ _PRIORS: dict[PriorKind, tuple[str, str]] = {
 
 
 def reproduce(wanted: Reproduction, console: Console) -> bool:
-    """See `remix.experiments.reproduce`."""
+    """See `remix.reproduce`."""
     wanted.needs("data", "weights")
     assert wanted.data is not None
     assert wanted.weights is not None

@@ -12,12 +12,12 @@ from rich.console import Console
 from remix.experiments.compare import Comparison, run_rows
 from remix.experiments.metrics_file import read_events
 from remix.experiments.paired import spread
-from remix.experiments.reproduce import needed_runs
-from remix.experiments.reproduce.needed_runs import NeededRun, Variant, comparison, need_runs
-from remix.experiments.reproduce.result_files import new_figure, tidy, write_results
-from remix.experiments.reproduce.targets import Reproduction
 from remix.experiments.run_directory import RunDirectory
 from remix.experiments.text_tables import as_markdown
+from remix.reproduce import needed_runs
+from remix.reproduce.needed_runs import NeededRun, Variant, comparison, need_runs
+from remix.reproduce.result_files import new_figure, tidy, write_results
+from remix.reproduce.targets import Reproduction
 
 __all__ = ["TAKES", "reproduce"]
 
@@ -28,7 +28,7 @@ Phases = Mapping[tuple[str, int], Mapping[str, float]]  # processor minutes by p
 
 
 def reproduce(wanted: Reproduction, console: Console) -> bool:
-    """See `remix.experiments.reproduce`."""
+    """See `remix.reproduce`."""
     preset = _PRESET[wanted.scale]
     runs, complete = need_runs(wanted, [Variant(preset, method) for method in ("pmi", "remix")], console)
     if not runs:

@@ -8,8 +8,8 @@ import pytest
 from written_runs import TASKS, write_run
 
 from remix.cli import main
-from remix.experiments.report.charts import Chart, line_over_seeds
-from remix.experiments.report.page import _inert
+from remix.report.charts import Chart, line_over_seeds
+from remix.report.page import _inert
 
 
 class Page(HTMLParser):

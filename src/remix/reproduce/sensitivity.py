@@ -9,12 +9,12 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from remix.experiments.paired import paired_difference, spread
-from remix.experiments.reproduce import needed_runs
-from remix.experiments.reproduce.needed_runs import Variant, need_runs
-from remix.experiments.reproduce.result_files import new_figure, scale_sentence, tidy, write_results
-from remix.experiments.reproduce.targets import Reproduction
 from remix.experiments.run_tables import METRICS
 from remix.experiments.text_tables import as_markdown
+from remix.reproduce import needed_runs
+from remix.reproduce.needed_runs import Variant, need_runs
+from remix.reproduce.result_files import new_figure, scale_sentence, tidy, write_results
+from remix.reproduce.targets import Reproduction
 
 __all__ = ["TAKES", "reproduce"]
 
@@ -24,7 +24,7 @@ _WEIGHTS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
 
 
 def reproduce(wanted: Reproduction, console: Console) -> bool:
-    """See `remix.experiments.reproduce`."""
+    """See `remix.reproduce`."""
     preset = _PRESET[wanted.scale]
     weights = {f"weight {weight:g}": weight for weight in _WEIGHTS}
     variants = [

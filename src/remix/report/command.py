@@ -7,9 +7,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from remix.experiments.report.groups import group_runs
-from remix.experiments.report.page import render
-from remix.experiments.report.reading import read_runs
+from remix.report.groups import group_runs
+from remix.report.page import render
+from remix.report.reading import read_runs
 from remix.support.atomic import write_text
 from remix.support.display import say
 from remix.support.settings import SettingError

@@ -15,16 +15,16 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from remix._version import __version__
-from remix.experiments.report.charts import Chart
-from remix.experiments.report.costs import phase_costs, seconds_chart
-from remix.experiments.report.curves import accuracy_chart, forgetting_chart, matrices, new_and_old_chart
-from remix.experiments.report.dreams import show_dreams
-from remix.experiments.report.facts import run_rows, variant_facts
-from remix.experiments.report.groups import Group
-from remix.experiments.report.likelihoods import likelihood_charts, likelihood_table
-from remix.experiments.report.real_images import real_images
-from remix.experiments.report.terms import epoch_accuracy_charts, inversion_charts, last_terms, training_charts
 from remix.experiments.run_tables import METRICS
+from remix.report.charts import Chart
+from remix.report.costs import phase_costs, seconds_chart
+from remix.report.curves import accuracy_chart, forgetting_chart, matrices, new_and_old_chart
+from remix.report.dreams import show_dreams
+from remix.report.facts import run_rows, variant_facts
+from remix.report.groups import Group
+from remix.report.likelihoods import likelihood_charts, likelihood_table
+from remix.report.real_images import real_images
+from remix.report.terms import epoch_accuracy_charts, inversion_charts, last_terms, training_charts
 
 __all__ = ["render"]
 
@@ -163,10 +163,10 @@ def _hash(script: str) -> str:
 
 
 def _asset(name: str) -> str:
-    return files("remix.experiments.report").joinpath("assets").joinpath(name).read_text("utf-8")
+    return files("remix.report").joinpath("assets").joinpath(name).read_text("utf-8")
 
 
 @cache
 def _environment() -> Environment:
-    loader = PackageLoader("remix.experiments.report", "assets")
+    loader = PackageLoader("remix.report", "assets")
     return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)

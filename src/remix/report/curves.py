@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from remix.experiments.report.charts import Chart, Line, line_over_seeds
-from remix.experiments.report.groups import Group
 from remix.learning.metrics import AccuracyMatrix
+from remix.report.charts import Chart, Line, line_over_seeds
+from remix.report.groups import Group
 
 __all__ = ["accuracy_chart", "forgetting_chart", "matrices", "new_and_old_chart"]
 

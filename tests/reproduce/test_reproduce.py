@@ -11,12 +11,12 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from remix.cli import main
-from remix.experiments.reproduce import TARGETS
-from remix.experiments.reproduce import likelihood as reproduce_likelihood
-from remix.experiments.reproduce import memory as reproduce_memory
-from remix.experiments.reproduce.feature_files import read_features, write_features
-from remix.experiments.reproduce.likelihood_report import best_diagonal, table, verdict
 from remix.networks import Classifier, GrowingHead, create_backbone
+from remix.reproduce import TARGETS
+from remix.reproduce import likelihood as reproduce_likelihood
+from remix.reproduce import memory as reproduce_memory
+from remix.reproduce.feature_files import read_features, write_features
+from remix.reproduce.likelihood_report import best_diagonal, table, verdict
 from remix.statistics import Memory
 from remix.support.process_memory import peak_bytes, resident_bytes
 
@@ -180,7 +180,7 @@ def test_verdict_compares_with_the_better_diagonal():
 
 def test_transformer_blocks_pooled_over_patches(tmp_path):
     transformers = pytest.importorskip("transformers")
-    from remix.experiments.reproduce.vit_features import open_vit
+    from remix.reproduce.vit_features import open_vit
 
     config = transformers.ViTConfig(
         image_size=16, patch_size=8, hidden_size=12, intermediate_size=24, num_hidden_layers=3, num_attention_heads=2

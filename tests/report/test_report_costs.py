@@ -2,9 +2,9 @@
 
 from written_runs import write_run
 
-from remix.experiments.report.costs import phase_costs
-from remix.experiments.report.groups import group_runs
-from remix.experiments.report.reading import read_runs
+from remix.report.costs import phase_costs
+from remix.report.groups import group_runs
+from remix.report.reading import read_runs
 
 
 def test_an_unfinished_run_is_not_part_of_the_means(tmp_path):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from remix.experiments.report.charts import Chart, line_over_seeds
-from remix.experiments.report.groups import Group
-from remix.experiments.report.reading import RunFacts
+from remix.report.charts import Chart, line_over_seeds
+from remix.report.groups import Group
+from remix.report.reading import RunFacts
 
 __all__ = ["likelihood_charts", "likelihood_table"]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 
 from remix.experiments.metrics_file import Event
-from remix.experiments.report.charts import Chart, Mark, line_over_seeds
-from remix.experiments.report.groups import Group
-from remix.experiments.report.reading import RunFacts
+from remix.report.charts import Chart, Mark, line_over_seeds
+from remix.report.groups import Group
+from remix.report.reading import RunFacts
 
 __all__ = ["LastTerms", "epoch_accuracy_charts", "inversion_charts", "last_terms", "training_charts"]
 

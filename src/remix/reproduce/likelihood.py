@@ -18,13 +18,13 @@ from rich.console import Console
 from torch import Tensor
 
 from remix.data import IMAGENET, DataError, ImageDataset, Preprocessing, load
-from remix.experiments.reproduce.feature_files import image_batches, map_features, read_features, write_features
-from remix.experiments.reproduce.likelihood_curves import LayerData, diagonals, laplace_curve, published_curve
-from remix.experiments.reproduce.likelihood_report import table, verdict, write_report
-from remix.experiments.reproduce.targets import Reproduction
-from remix.experiments.reproduce.vit_features import open_vit
 from remix.laplace import FrobeniusRecipe, LaplaceNormal
 from remix.networks import load_classifier
+from remix.reproduce.feature_files import image_batches, map_features, read_features, write_features
+from remix.reproduce.likelihood_curves import LayerData, diagonals, laplace_curve, published_curve
+from remix.reproduce.likelihood_report import table, verdict, write_report
+from remix.reproduce.targets import Reproduction
+from remix.reproduce.vit_features import open_vit
 from remix.statistics import LayerStatistics, Memory, Point, as_view
 from remix.support.atomic import write_text
 from remix.support.documents import read_json
@@ -46,7 +46,7 @@ Say = Callable[[str], None]
 
 
 def reproduce(wanted: Reproduction, console: Console) -> bool:
-    """See `remix.experiments.reproduce`."""
+    """See `remix.reproduce`."""
     wanted.needs("data")
     if wanted.weights is None and wanted.vit is None:
         raise ValueError("this target needs --weights (a ResNet-34), --vit, or both")

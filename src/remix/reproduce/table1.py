@@ -8,11 +8,11 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from remix.experiments.compare import Comparison, format_comparison, run_rows
-from remix.experiments.reproduce import needed_runs
-from remix.experiments.reproduce.needed_runs import NeededRun, Variant, benchmarks, comparison, need_runs
-from remix.experiments.reproduce.result_files import colour_of, new_figure, scale_sentence, tidy, write_results
-from remix.experiments.reproduce.targets import Reproduction
 from remix.methods import list_methods
+from remix.reproduce import needed_runs
+from remix.reproduce.needed_runs import NeededRun, Variant, benchmarks, comparison, need_runs
+from remix.reproduce.result_files import colour_of, new_figure, scale_sentence, tidy, write_results
+from remix.reproduce.targets import Reproduction
 
 __all__ = ["TAKES", "reproduce"]
 
@@ -50,7 +50,7 @@ def variants(scale: str) -> list[Variant]:
 
 
 def reproduce(wanted: Reproduction, console: Console) -> bool:
-    """See `remix.experiments.reproduce`."""
+    """See `remix.reproduce`."""
     runs, complete = need_runs(wanted, variants(wanted.scale), console)
     if not runs:
         return complete

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from remix.experiments.paired import spread
-from remix.experiments.report.charts import Chart, line_over_seeds
-from remix.experiments.report.groups import Group
-from remix.experiments.report.reading import RunFacts
+from remix.report.charts import Chart, line_over_seeds
+from remix.report.groups import Group
+from remix.report.reading import RunFacts
 
 __all__ = ["Costs", "PhaseCost", "phase_costs", "seconds_chart"]
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from remix.experiments.compare import Comparison, method_rank
-from remix.experiments.report.reading import RunFacts
 from remix.experiments.variants import protocol, variant_names
+from remix.report.reading import RunFacts
 from remix.support.settings import SettingError
 
 __all__ = ["Group", "group_runs"]

@@ -7,12 +7,12 @@ from torch import Tensor
 
 from remix.data.errors import DataError
 from remix.data.registry import find_dataset
-from remix.experiments.report.dreams import ClassDreams
-from remix.experiments.report.groups import Group
-from remix.experiments.report.pictures import LEVELS, data_uri, strip
-from remix.experiments.report.reading import RunFacts
 from remix.experiments.run_command import load_tasks
 from remix.experiments.run_config import DataConfig
+from remix.report.dreams import ClassDreams
+from remix.report.groups import Group
+from remix.report.pictures import LEVELS, data_uri, strip
+from remix.report.reading import RunFacts
 from remix.support.settings import SettingError, overlay
 
 __all__ = ["real_images"]

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from remix.experiments.grids import grid_layout, open_picture
-from remix.experiments.report.groups import Group
-from remix.experiments.report.pictures import LEVELS, Level, data_uri, strip
-from remix.experiments.report.reading import RunFacts
 from remix.experiments.run_directory import RunDirectory
+from remix.report.groups import Group
+from remix.report.pictures import LEVELS, Level, data_uri, strip
+from remix.report.reading import RunFacts
 from remix.support.text import printable
 
 __all__ = ["ClassDreams", "Dreams", "TaskDreams", "show_dreams"]
