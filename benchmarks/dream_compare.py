@@ -18,7 +18,7 @@ from benchmarks.dream_data import IMAGENETTE_NAMES, Images
 from benchmarks.dream_grids import grid
 from benchmarks.dream_photos import Judge
 from benchmarks.features import IMAGENET_MEAN, IMAGENET_STD
-from remix.experiments.dream_files import load_dream
+from remix.deploy.dream_files import load_dream
 
 
 def read(files: list[Path]) -> Images:

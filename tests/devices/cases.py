@@ -13,7 +13,7 @@ import remix
 import remix.deploy.learner
 from remix.cli import main
 from remix.data import TaskStream
-from remix.experiments.dream_options import STRATEGIES
+from remix.deploy.dream_options import STRATEGIES
 from remix.inversion import Checkpoint
 from remix.laplace import LaplaceCovariance, LaplaceNormal, fit, kernels
 from remix.learning.learner import InterruptedInversion, Learner

@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 
 from remix.cli import main
-from remix.experiments.dream_files import load_dream
+from remix.deploy.dream_files import load_dream
 from remix.statistics import read_file
 
 FEW = ["--count", "3", "--steps", "6"]
@@ -256,7 +256,7 @@ def test_ctrl_c_in_a_terminal(digits, tmp_path):
 
 
 def test_numbers_that_stop_being_finite_leave_the_last_good_state(digits, tmp_path, refusal, monkeypatch):
-    from remix.experiments import dream_plan
+    from remix.deploy import dream_plan
 
     def huge(strategy, options, prior, images, spread):
         settings = settings_for(strategy, options, prior, images, spread)
@@ -270,7 +270,7 @@ def test_numbers_that_stop_being_finite_leave_the_last_good_state(digits, tmp_pa
 
 
 def test_a_checkpoint_is_written_on_the_way(digits, tmp_path, monkeypatch):
-    from remix.experiments import dreaming
+    from remix.deploy import dreaming
 
     monkeypatch.setattr(dreaming, "_SAVE_EVERY", 0.0)
     written = []

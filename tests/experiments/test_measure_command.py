@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 
 from remix.cli import main
-from remix.experiments.measuring import map_bytes
+from remix.deploy.measuring import map_bytes
 from remix.learning import load_model
 from remix.networks import load_classifier
 from remix.statistics import batchnorm_points, block_input_points

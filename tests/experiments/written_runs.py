@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import yaml
 
-from remix.experiments.grids import GridRow, save_grid
+from remix.deploy.grids import GridRow, save_grid
 from remix.experiments.run_command import RunOptions, resolve
 from remix.learning.metrics import AccuracyMatrix
 

@@ -56,8 +56,8 @@ def measure(
         remix measure photos/train --weights w.safetensors --backbone resnet34 --size 112 --out m.remix
         remix measure photos --weights w.safetensors --backbone resnet34 --views map --maps stages --out maps.remix
     """
+    from remix.deploy.sources import NetworkFile
     from remix.experiments.measure_command import measure_command
-    from remix.experiments.sources import NetworkFile
 
     network = NetworkFile(weights, backbone, options, size, mean, std, names)
     measure_command(
@@ -140,9 +140,9 @@ def dream(
         remix dream photos.remix --prior dense --form nll --prior-weight 1 --out dense.png
         remix dream --weights resnet34.safetensors --backbone resnet34 --size 112 --classes 0,3 --out bare.png
     """
+    from remix.deploy.dream_options import DreamOptions
+    from remix.deploy.sources import NetworkFile
     from remix.experiments.dream_command import dream_command
-    from remix.experiments.dream_options import DreamOptions
-    from remix.experiments.sources import NetworkFile
 
     wanted = DreamOptions(
         None if classes is None else tuple(_words(classes)),

@@ -157,7 +157,7 @@ def audit(
         remix audit photos.remix --train photos --dreams grid.safetensors
     """
     from remix.deploy.audit_command import AuditFiles, audit_command
-    from remix.experiments.dream_options import DreamOptions
+    from remix.deploy.dream_options import DreamOptions
 
     named = None if classes is None else tuple(word.strip() for word in classes.split(",") if word.strip())
     options = DreamOptions(named, count, strategy, steps=steps, seed=seed)

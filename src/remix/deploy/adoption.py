@@ -11,11 +11,11 @@ from torch import nn
 
 from remix.data import DataError, ImageDataset
 from remix.data.intake import take_in
+from remix.deploy.dream_options import DreamOptions
+from remix.deploy.dream_plan import make_plan
 from remix.deploy.recipe import LearnSettings, frozen_blocks, make_recipe
 from remix.deploy.starts import preprocessing_for
 from remix.deploy.step import Start, new_engine
-from remix.experiments.dream_options import DreamOptions
-from remix.experiments.dream_plan import make_plan
 from remix.learning import LearnStep, Model, Monitor
 from remix.networks import Backbone, Classifier, GrowingHead, as_backbone, create_backbone
 from remix.networks.adapt import BlockPath

@@ -12,11 +12,11 @@ from torch import Tensor
 from remix.data import ImageDataset, load
 from remix.deploy.audit import Audit, audit
 from remix.deploy.audit_report import audit_table, write_report
+from remix.deploy.dream_files import load_dream
+from remix.deploy.dream_options import DreamOptions
+from remix.deploy.dream_plan import make_plan
+from remix.deploy.dreaming import describe, pixels
 from remix.deploy.output import note, note_left_out, show
-from remix.experiments.dream_files import load_dream
-from remix.experiments.dream_options import DreamOptions
-from remix.experiments.dream_plan import make_plan
-from remix.experiments.dreaming import describe, pixels
 from remix.inversion import Progress
 from remix.learning import Model, load_model
 from remix.learning.devices import as_device, on_device

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from remix.deploy.audit import SPACES, Audit, SpaceAudit
+from remix.deploy.grids import GridRow, save_grid
 from remix.deploy.output import as_json, as_table
-from remix.experiments.grids import GridRow, save_grid
 from remix.support.atomic import write_text
 
 __all__ = ["audit_numbers", "audit_table", "write_report"]

@@ -13,12 +13,12 @@ from torch import nn
 from remix.data import DataError, ImageDataset, Preprocessing, Skipped
 from remix.data.intake import Intake, take_in
 from remix.deploy.adoption import adopted_model
+from remix.deploy.dream_options import DreamOptions
+from remix.deploy.dream_plan import make_plan
+from remix.deploy.dreaming import pixels
 from remix.deploy.recipe import METHODS, LearnSettings
 from remix.deploy.starts import named_start, own_start
 from remix.deploy.step import Outcome, Start, learn_step
-from remix.experiments.dream_options import DreamOptions
-from remix.experiments.dream_plan import make_plan
-from remix.experiments.dreaming import pixels
 from remix.learning import LearnStep, Model, Monitor, Team, load_model, save_model
 from remix.networks.adapt import BlockPath
 

@@ -19,7 +19,7 @@ from remix.deploy.evaluation import Evaluation, evaluate_folder
 from remix.deploy.learner import Learner, load
 from remix.deploy.learning_monitor import LearningMonitor
 from remix.deploy.recipe import WITHOUT_DREAMS
-from remix.experiments.sources import read_numbers, read_options
+from remix.deploy.sources import read_numbers, read_options
 from remix.inversion import InversionStoppedError
 from remix.learning import LearnStep, Model, TrainingStoppedError
 from remix.support.clock import RunClock

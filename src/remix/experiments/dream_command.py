@@ -7,11 +7,11 @@ import sys
 
 from rich.console import Console
 
-from remix.experiments.dream_files import DreamFiles
-from remix.experiments.dream_options import DreamOptions
-from remix.experiments.dream_plan import DreamPlan, make_plan
-from remix.experiments.dreaming import DreamReport, describe, run_dream
-from remix.experiments.sources import NetworkFile, open_model
+from remix.deploy.dream_files import DreamFiles
+from remix.deploy.dream_options import DreamOptions
+from remix.deploy.dream_plan import DreamPlan, make_plan
+from remix.deploy.dreaming import DreamReport, describe, run_dream
+from remix.deploy.sources import NetworkFile, open_model
 from remix.learning.devices import as_device, on_device
 from remix.support.display import say
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from rich.console import Console
 
 from remix.data.errors import left_out
-from remix.experiments.head_order import order_of_names
-from remix.experiments.measuring import Measured, check_request, map_bytes, measure_model, read_images
-from remix.experiments.sources import NetworkFile, read_names
+from remix.deploy.head_order import order_of_names
+from remix.deploy.measuring import Measured, check_request, map_bytes, measure_model, read_images
+from remix.deploy.sources import NetworkFile, read_names
 from remix.learning import save_model
 from remix.learning.devices import as_device, on_device
 from remix.statistics import Kind

@@ -13,7 +13,7 @@ import torch
 from rich.console import Console
 
 from remix.data import TaskStream
-from remix.experiments.grids import GridRow, save_grid
+from remix.deploy.grids import GridRow, save_grid
 from remix.experiments.metrics_file import Event, MetricsFile, read_events
 from remix.experiments.run_checks import check_run
 from remix.experiments.run_config import RunConfig

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from remix.experiments.grids import open_picture
+from remix.deploy.grids import open_picture
 from remix.experiments.metrics_file import Event
 from remix.support.settings import SettingError
 

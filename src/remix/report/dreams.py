@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from remix.experiments.grids import grid_layout, open_picture
+from remix.deploy.grids import grid_layout, open_picture
 from remix.experiments.run_directory import RunDirectory
 from remix.report.groups import Group
 from remix.report.pictures import LEVELS, Level, data_uri, strip

@@ -7,12 +7,12 @@ from typing import Any
 
 from rich.console import Console
 
+from remix.deploy.dream_files import DreamFiles, SavedDream, load_dream
+from remix.deploy.dream_options import DreamOptions
+from remix.deploy.grids import GridRow, save_grid
+from remix.deploy.sources import NetworkFile
 from remix.experiments.dream_command import dream_command
-from remix.experiments.dream_files import DreamFiles, SavedDream, load_dream
-from remix.experiments.dream_options import DreamOptions
-from remix.experiments.grids import GridRow, save_grid
 from remix.experiments.measure_command import measure_command
-from remix.experiments.sources import NetworkFile
 from remix.experiments.text_tables import as_csv, as_markdown
 from remix.inversion import PriorKind
 from remix.reproduce.targets import Reproduction

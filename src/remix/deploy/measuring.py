@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from remix.data import ImageDataset, Preprocessing, Skipped, load
-from remix.experiments.head_order import HeadOrder, order_of_names, settle_order
+from remix.deploy.head_order import HeadOrder, order_of_names, settle_order
 from remix.learning import Model
 from remix.networks import Backbone
 from remix.networks.probe import evaluating, probe_images

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from remix.experiments.grids import GridRow, image_grid, save_grid
-from remix.experiments.term_plots import save_terms, terms_figure
+from remix.deploy.grids import GridRow, image_grid, save_grid
+from remix.deploy.term_plots import save_terms, terms_figure
 
 
 def test_small_images_keep_their_pixels():

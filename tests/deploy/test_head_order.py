@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 
-from remix.experiments.head_order import assigned_outputs, settle_order
+from remix.deploy.head_order import assigned_outputs, settle_order
 
 FOLDERS = ("apple", "bear", "cat")
 

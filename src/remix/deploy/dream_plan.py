@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from remix.experiments.dream_options import DreamOptions, Settings, Strategy, settings_for
+from remix.deploy.dream_options import DreamOptions, Settings, Strategy, settings_for
 from remix.inversion import (
     Checkpoint,
     Dream,

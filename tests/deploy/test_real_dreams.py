@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from remix.cli import main
-from remix.experiments.dream_files import load_dream
+from remix.deploy.dream_files import load_dream
 from remix.learning import load_model
 
 CLASSES = ("church", "golf_ball", "tench")

@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from remix.experiments.grids import GridRow, grid_layout, save_grid
+from remix.deploy.grids import GridRow, grid_layout, save_grid
 
 
 def test_the_images_can_be_cut_out_again(tmp_path):
