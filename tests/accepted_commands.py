@@ -15,7 +15,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from remix.cli import COMMANDS
-from remix.command_line import build_parser
+from remix.cli.parser import build_parser
 from remix.experiments.run_command import RunOptions, resolve
 from remix.experiments.sweep_jobs import parse_seeds, sweep_jobs
 from remix.networks import list_backbones

@@ -9,7 +9,8 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from remix import __version__, cli, doctor
+from remix import __version__, cli
+from remix.cli import doctor
 from remix.laplace import kernels, native_library
 
 

@@ -24,7 +24,6 @@ ROOMS = (
     "experiments",
     "report",
     "reproduce",
-    "commands",
     "cli",
 )
 SOURCES = sorted(PACKAGE.rglob("*.py"))
@@ -58,7 +57,7 @@ def rooms_of(names: set[str]) -> set[str]:
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_room_uses_only_the_rooms_before_it(room):
     allowed = set(ROOMS[: ROOMS.index(room) + 1])
-    files = [PACKAGE / f"{room}.py"] if room == "cli" else sorted((PACKAGE / room).rglob("*.py"))
+    files = sorted((PACKAGE / room).rglob("*.py"))
     wrong = {str(file.relative_to(ROOT)): rooms_of(imported(file)) - allowed for file in files if file.exists()}
     assert not {file: rooms for file, rooms in wrong.items() if rooms}
 
@@ -69,7 +68,7 @@ def test_every_folder_of_the_package_is_a_room():
 
 
 def test_relative_imports_are_seen():
-    assert rooms_of({"remix.data.stream", "remix.doctor", "numpy"}) == {"data"}
+    assert rooms_of({"remix.data.stream", "remix.presets", "numpy"}) == {"data"}
 
 
 @pytest.mark.parametrize("name", ["torchvision", "timm", "open_clip", "pickle", "joblib"])
@@ -121,6 +120,6 @@ def test_installs_without_a_compiler(tmp_path, setting, value):
     run = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     built = tmp_path / "built" / "remix"
-    assert (built / "cli.py").exists()
+    assert (built / "cli" / "entry.py").exists()
     assert (built / "py.typed").exists()
     assert not list(built.rglob("_native*"))

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from remix import cli
+from remix.cli import entry
 
 FAULTS = """
 import resource, sys, torch
@@ -37,9 +37,9 @@ def test_freed_memory_is_not_asked_for_again():
 @pytest.mark.parametrize(("words", "keeps"), [(["run", "digits", "--dry-run"], True), (["methods"], False)])
 def test_only_commands_that_train_keep_it_and_only_in_a_process_of_their_own(monkeypatch, words, keeps):
     called = []
-    monkeypatch.setattr(cli, "keep_freed_memory", lambda: called.append(True))
-    cli.main(words)
+    monkeypatch.setattr(entry, "keep_freed_memory", lambda: called.append(True))
+    entry.main(words)
     assert not called
     monkeypatch.setattr(sys, "argv", ["remix", *words])
-    cli.main()
+    entry.main()
     assert bool(called) == keeps

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from remix._version import __version__
-from remix.doctor import accelerators, memory, processor
+from remix.support.machine import accelerators, memory, processor
 
 __all__ = ["command_line", "describe_machine"]
 

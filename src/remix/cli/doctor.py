@@ -1,4 +1,4 @@
-"""What `remix doctor` reports: enough about this machine and installation to explain how fast REMIX runs here."""
+"""`remix doctor`: enough about this machine and installation to explain how fast REMIX runs here."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import shutil
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
-
-from rich.console import Console
-from rich.table import Table
+from typing import TYPE_CHECKING, Any
 
 from remix._version import __version__
+from remix.support.machine import accelerators, memory, processor
 
-__all__ = ["Examination", "examine", "show"]
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["Examination", "doctor", "examine", "show"]
 
 PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "safetensors", "Pillow", "matplotlib", "jsonargparse", "rich")
 COMPILERS = ("c++", "g++", "clang++")
@@ -39,6 +40,23 @@ class Examination:
     devices: dict[str, str]
     data: dict[str, str | bool | None]
     broken: str | None
+
+
+def doctor(*, json: bool = False) -> None:
+    """Versions, the Laplace kernels in use and why, threads, memory, devices, data folder.
+
+    Args:
+        json: Print one JSON object instead of a table.
+    """
+    from json import dumps
+
+    found = examine()
+    if json:
+        print(dumps(asdict(found), indent=2))
+    else:
+        show(found)
+    if found.broken:
+        sys.exit(1)
 
 
 def examine() -> Examination:
@@ -108,42 +126,6 @@ def compiler() -> str | None:
     return next(filter(None, map(shutil.which, named[:1] or COMPILERS)), None)
 
 
-def processor() -> str:
-    """The name of the CPU."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    return next(named, platform.processor() or platform.machine())
-
-
-def accelerators() -> dict[str, str]:
-    """CUDA and MPS as torch reports them."""
-    import torch
-
-    found = {"cuda": f"not available (torch {torch.__version__})", "mps": "not available"}
-    if torch.cuda.is_available():
-        found["cuda"] = ", ".join(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))
-    if torch.backends.mps.is_available():
-        found["mps"] = "available"
-    return found
-
-
-def memory() -> dict[str, int | None]:
-    """Total and available main memory in bytes."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        kilobytes = {line.split(":")[0]: int(line.split()[1]) for line in lines}
-        return {"total": 1024 * kilobytes["MemTotal"], "available": 1024 * kilobytes["MemAvailable"]}
-    except (OSError, KeyError):
-        pass
-    try:
-        return {"total": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), "available": None}
-    except (AttributeError, OSError, ValueError):
-        return {"total": None, "available": None}
-
-
 def data_folder() -> dict[str, str | bool | None]:
     """The folder that REMIX_DATA names, and whether it is there."""
     folder = os.environ.get("REMIX_DATA")
@@ -152,6 +134,9 @@ def data_folder() -> dict[str, str | bool | None]:
 
 def show(found: Examination, console: Console | None = None) -> None:
     """Print the findings as a table."""
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(title=f"remix {found.remix}", show_header=False, title_justify="left")
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")

@@ -2,30 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from typing import Literal
+from typing import Any, Literal
 
-__all__ = ["backbones", "data", "datasets", "doctor", "methods", "presets"]
-
-
-def doctor(*, json: bool = False) -> None:
-    """Versions, the Laplace kernels in use and why, threads, memory, devices, data folder.
-
-    Args:
-        json: Print one JSON object instead of a table.
-    """
-    from dataclasses import asdict
-    from json import dumps
-
-    from remix.doctor import examine, show
-
-    found = examine()
-    if json:
-        print(dumps(asdict(found), indent=2))
-    else:
-        show(found)
-    if found.broken:
-        sys.exit(1)
+__all__ = ["backbones", "data", "datasets", "methods", "presets"]
 
 
 def datasets() -> None:
@@ -98,7 +79,31 @@ def backbones(pattern: str = "*") -> None:
     Args:
         pattern: Only names like this, such as "resnet*".
     """
-    from remix.experiments.backbone_list import backbone_lines
+    from remix.networks import list_backbones
 
-    for line in backbone_lines(pattern):
-        print(line)
+    names = sorted(list_backbones(pattern), key=_family_and_depth)
+    if not names:
+        raise ValueError(f"no backbone is called like {pattern!r}; there are: {', '.join(list_backbones())}")
+    for name in names:
+        print(_backbone_line(name))
+
+
+def _family_and_depth(name: str) -> tuple[str, int]:
+    family, depth = re.fullmatch(r"(.*?)(\d*)", name, re.S).groups()  # type: ignore[union-attr]
+    return family, int(depth or 0)
+
+
+def _backbone_line(name: str) -> str:
+    """Name, images, features, parameters and options."""
+    import torch
+
+    from remix.networks import backbone_options, create_backbone
+
+    with torch.device("meta"):  # sizes without memory
+        backbone: Any = create_backbone(name)
+    channels, height, width = backbone.input_shape
+    parameters = sum(parameter.numel() for parameter in backbone.parameters())
+    options = ", ".join(key for key in backbone_options(name) if key != "generator")
+    images = f"{height} x {width} {'grey' if channels == 1 else 'colour'}"
+    size = f"{backbone.feature_dim:>5} features {parameters / 1e6:>6.2f} M parameters"
+    return f"{name:<10} {images:<17} {size}   options: {options}"

@@ -1,4 +1,4 @@
-"""The `remix` command. Each sub-command is a plain function in `remix.commands`; `command_line` makes the options.
+"""From words to a sub-command. Each is a plain function in a file of its own; `parser` makes the options.
 
 Arguments before the ``*`` of a function are typed without their name, those after it are options; the docstring is the
 help: its notes on arguments, its text, its examples.
@@ -17,14 +17,23 @@ from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
-from remix.command_line import build_parser
-from remix.commands.dreams import dream, measure
-from remix.commands.learning import learn
-from remix.commands.lists import backbones, data, datasets, doctor, methods, presets
-from remix.commands.models import audit, evaluate, export, inspect, predict
-from remix.commands.reproduction import reproduce
-from remix.commands.runs import compare, report, run, sweep
-from remix.extensions import VARIABLE, import_extensions
+from remix.cli.audit import audit
+from remix.cli.compare import compare
+from remix.cli.doctor import doctor
+from remix.cli.dream import dream
+from remix.cli.evaluate import evaluate
+from remix.cli.export import export
+from remix.cli.extensions import VARIABLE, import_extensions
+from remix.cli.inspect import inspect
+from remix.cli.learn import learn
+from remix.cli.lists import backbones, data, datasets, methods, presets
+from remix.cli.measure import measure
+from remix.cli.parser import build_parser
+from remix.cli.predict import predict
+from remix.cli.report import report
+from remix.cli.reproduce import reproduce
+from remix.cli.run import run
+from remix.cli.sweep import sweep
 from remix.support.allocator import keep_freed_memory
 from remix.support.memory_errors import out_of_memory
 from remix.support.text import printable
@@ -120,7 +129,3 @@ def _end(command: str, reason: str, status: int) -> NoReturn:
     with suppress(OSError):  # a terminal that is gone
         print("\n".join(map(printable, f"remix {command}: {reason}".splitlines())), file=sys.stderr)
     sys.exit(status)
-
-
-if __name__ == "__main__":
-    main()

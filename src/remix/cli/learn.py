@@ -1,4 +1,4 @@
-"""The sub-command `remix learn`; see `remix.cli` for how such functions are written."""
+"""`remix learn`."""
 
 from __future__ import annotations
 

@@ -1,0 +1,5 @@
+"""`python -m remix.cli`."""
+
+from remix.cli import main
+
+main()

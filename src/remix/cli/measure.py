@@ -1,0 +1,77 @@
+"""`remix measure`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+__all__ = ["measure"]
+
+
+def measure(
+    images: str,
+    *,
+    weights: str,
+    backbone: str,
+    out: str,
+    names: str | None = None,
+    size: int | None = None,
+    kinds: str = "laplace",
+    views: str = "channels",
+    maps: str | None = None,
+    transform: Literal["auto", "dct", "none"] = "auto",
+    mean: str | None = None,
+    std: str | None = None,
+    options: str | None = None,
+    batch: int = 32,
+    device: str = "auto",
+    overwrite: bool = False,
+) -> None:
+    """Measure the statistics of a network on a folder of images, and save both as a model that can dream.
+
+    What is kept: for every BatchNorm layer the mean and covariance of its input, for every block those of its input,
+    for every class a Gaussian of the network's features. No image is kept.
+
+    Args:
+        images: Folder with one sub-folder of images per class.
+        weights: Safetensors file with the network's weights, its head (fc, linear or head) included.
+        backbone: Which network it is (see: remix backbones).
+        out: The model file to write, usually NAME.remix.
+        names: Classes of the head's outputs in their order: a,b,c or a file with one per line. Without it the order
+            is found from what the network says about the images.
+        size: Side in pixels to which images are brought; the backbone's usual size by default.
+        kinds: Covariances to keep: laplace, dense or laplace,dense.
+        views: Of what: channels, map (every pixel of every channel; large) or channels,map.
+        maps: Whose maps: stages (the last block of every size of maps) or names of blocks; BatchNorm inputs by default.
+        transform: Of maps: dct - a cosine transform first; none; auto - dct for maps of 8 x 8 pixels and more.
+        mean: Of each channel, as in training; by default that of ImageNet for colour, 0 for grey.
+        std: The same; 1 for grey by default.
+        options: Of the backbone, such as width=8.
+        batch: Images at a time.
+        device: auto, cpu, cuda, mps, ...
+        overwrite: Replace the model file if it exists.
+
+    Examples:
+        remix measure photos/train --weights resnet34.safetensors --backbone resnet34 --out photos.remix
+        remix measure photos/train --weights w.safetensors --backbone resnet34 --size 112 --out m.remix
+        remix measure photos --weights w.safetensors --backbone resnet34 --views map --maps stages --out maps.remix
+    """
+    from remix.deploy.sources import NetworkFile
+    from remix.experiments.measure_command import measure_command
+
+    network = NetworkFile(weights, backbone, options, size, mean, std, names)
+    measure_command(
+        images,
+        network,
+        out,
+        kinds=_words(kinds),
+        views=_words(views),
+        maps=None if maps is None else _words(maps),
+        transform=transform,
+        batch=batch,
+        device=device,
+        overwrite=overwrite,
+    )
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
