@@ -45,8 +45,8 @@ def check_accepted(words: list[str], root: Path) -> None:
 
 def _check_remix(words: list[str]) -> None:
     chosen = PARSER.parse_args(words)
-    name = chosen.subcommand
-    given: dict[str, Any] = chosen[name].as_dict()
+    given: dict[str, Any] = vars(chosen)
+    name = given.pop("command")
     for key, hint in get_type_hints(COMMANDS[name]).items():
         allowed = next((get_args(part) for part in (hint, *get_args(hint)) if get_origin(part) is Literal), None)
         if allowed and given[key] is not None:

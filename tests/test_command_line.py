@@ -11,7 +11,7 @@ from remix.cli import main
         ("run digits --seed x", "argument --seed: must be a whole number, got 'x'"),
         ("run digits --devices 1.5", "argument --devices: must be a whole number, got '1.5'"),
         ("learn m.remix images --lr fast", "argument --lr: must be a number, got 'fast'"),
-        ("data check cifar100", "invalid choice: 'check' (choose from 'prepare')"),
+        ("data check cifar100", "invalid choice: 'check'"),
     ],
 )
 def test_a_mistyped_value(typed, said, capsys):

@@ -119,8 +119,8 @@ def test_help_and_version_do_not_import_torch():
         "except SystemExit as stop: assert not stop.code\n"
         "assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
     )
-    for option, expected in (("--help", "doctor"), ("--version", __version__)):
-        run = subprocess.run([sys.executable, "-c", code, option], capture_output=True, text=True, check=True)
+    for words, expected in (("--help", "doctor"), ("--version", __version__), ("run --help", "--validation")):
+        run = subprocess.run([sys.executable, "-c", code, *words.split()], capture_output=True, text=True, check=True)
         assert expected in run.stdout
 
 

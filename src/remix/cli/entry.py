@@ -82,13 +82,13 @@ def main(args: Sequence[str] | None = None) -> None:
     if args is None:  # the process is ours alone
         _own_process()
     given = list(sys.argv[1:] if args is None else args)
-    chosen = build_parser(COMMANDS).parse_args(given or ["--help"])
-    name = chosen.subcommand
+    chosen = vars(build_parser(COMMANDS).parse_args(given or ["--help"]))
+    name = chosen.pop("command")
     if args is None and name in _TRAINING:
         keep_freed_memory()
     try:
         import_extensions(os.environ.get(VARIABLE, ""))
-        COMMANDS[name](**chosen[name].as_dict())
+        COMMANDS[name](**chosen)
     except Exception as error:
         short = out_of_memory(error)
         if os.environ.get("REMIX_TRACEBACK") or not (short or isinstance(error, ValueError | OSError)):

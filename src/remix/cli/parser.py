@@ -1,84 +1,83 @@
-"""From plain functions with typed arguments and docstrings to the parser of a command line, by jsonargparse."""
+"""From plain functions with typed arguments and docstrings to the parser of a command line."""
 
 from __future__ import annotations
 
 import inspect
-from argparse import ArgumentTypeError
+from argparse import Action, ArgumentParser, ArgumentTypeError, HelpFormatter
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import docstring_parser
-from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
 from remix._version import __version__
 
 __all__ = ["build_parser"]
 
 
-class _Formatter(DefaultHelpFormatter):
-    """Keeps paragraphs and the lines of examples apart, and says of an argument only what its note says."""
+class _Formatter(HelpFormatter):
+    """Keeps paragraphs and the lines of examples apart, and tells plain defaults."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         if text.startswith("examples:"):
             return text
         return "\n\n".join(super(_Formatter, self)._fill_text(part, width, indent) for part in text.split("\n\n"))
 
-    def _get_help_string(self, action: Any) -> str:
+    def _get_help_string(self, action: Action) -> str:
         note = action.help or ""
         plain = isinstance(action.default, int | float | str) and not isinstance(action.default, bool)
         return f"{note} (default: {action.default})" if plain and "==SUPPRESS==" not in str(action.default) else note
 
 
 def build_parser(functions: Mapping[str, Callable[..., None]]) -> ArgumentParser:
-    """The parser of `remix`, one sub-command per function."""
+    """The parser of `remix`, one sub-command per function; its name is in ``command``, its arguments beside it."""
     parser = ArgumentParser(
         prog="remix",
         description="Teach an image classifier new classes without the data of the old ones.",
-        version=__version__,
         formatter_class=_Formatter,
+        allow_abbrev=False,
     )
-    commands = parser.add_subcommands(title="commands", metavar="command", description="remix COMMAND --help says more")
+    parser.add_argument("--version", action="version", version=f"remix {__version__}")
+    commands = parser.add_subparsers(
+        title="commands", metavar="command", dest="command", required=True, description="remix COMMAND --help says more"
+    )
     for name, function in functions.items():
         about = docstring_parser.parse(function.__doc__ or "")
-        commands.add_subcommand(name, _command_parser(function, about), help=about.short_description)
+        examples = [line for example in about.examples for line in (example.description or "").splitlines()]
+        command = commands.add_parser(
+            name,
+            help=about.short_description,
+            description="\n\n".join(filter(None, [about.short_description, about.long_description])),
+            epilog="examples:\n" + "\n".join(f"  {line.strip()}" for line in examples) if examples else None,
+            formatter_class=_Formatter,
+            allow_abbrev=False,
+        )
+        _add_arguments(command, function, {note.arg_name: note.description for note in about.params})
     return parser
 
 
-def _command_parser(function: Callable[..., None], about: docstring_parser.Docstring) -> ArgumentParser:
+def _add_arguments(command: ArgumentParser, function: Callable[..., None], notes: Mapping[str, str | None]) -> None:
     """Parameters before the ``*`` are typed without their name, those after it are options.
 
     An option that defaults to False is a switch: `--json`, not `--json true`. A list takes several words.
     """
-    examples = [line for example in about.examples for line in (example.description or "").splitlines()]
-    command = ArgumentParser(
-        description="\n\n".join(filter(None, [about.short_description, about.long_description])),
-        epilog="examples:\n" + "\n".join(f"  {line.strip()}" for line in examples) if examples else None,
-        formatter_class=_Formatter,
-    )
     hints = get_type_hints(function)
-    notes = {note.arg_name: note.description for note in about.params}
     for key, parameter in inspect.signature(function).parameters.items():
         required = parameter.default is inspect.Parameter.empty
-        settings: dict[str, Any] = (
-            {"help": notes[key]} if required else {"help": notes[key], "default": parameter.default}
-        )
+        settings: dict[str, Any] = {"help": notes[key]} | ({} if required else {"default": parameter.default})
         flag = f"--{key.replace('_', '-')}"
-        positional = parameter.kind is not inspect.Parameter.KEYWORD_ONLY
-        if get_origin(_plain(hints[key])) is list:
-            settings |= {"nargs": "+"} if positional else {"nargs": "+", "action": "extend"}
-            command.add_argument(key if positional else flag, type=str, **settings)
-        elif positional:
-            choices = _choices(hints[key])
-            kind = {"type": str, "choices": list(choices)} if choices else {"type": _kind(hints[key])}
-            command.add_argument(key, nargs=None if required else "?", **kind, **settings)
+        choices = _choices(hints[key])
+        if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+            several = "+" if _is_list(hints[key]) else None if required else "?"
+            kind = {"choices": list(choices)} if choices else {"type": _kind(hints[key])}
+            command.add_argument(key, nargs=several, **kind, **settings)
+        elif _is_list(hints[key]):
+            command.add_argument(flag, nargs="+", action="extend", required=required, **settings)
         elif parameter.default is False:
             command.add_argument(flag, action="store_true", help=notes[key])
         else:
-            choices = _choices(hints[key])
             if choices:  # only shown: the command itself refuses other words, in a sentence
                 settings["metavar"] = "{" + ",".join(choices) + "}"
             command.add_argument(flag, type=str if choices else _kind(hints[key]), required=required, **settings)
-    return command
 
 
 def _whole_number(text: str) -> int:
@@ -95,10 +94,11 @@ def _number(text: str) -> float:
         raise ArgumentTypeError(f"must be a number, got {text!r}") from None
 
 
-def _kind(hint: Any) -> Any:
+def _kind(hint: Any) -> Callable[[str], Any]:
     """What makes a value of a word, and says in words what it should have been."""
     kinds = [part for part in get_args(hint) if part is not type(None)] or [hint]
-    return {int: _whole_number, float: _number}.get(kinds[0], hint)
+    found: dict[Any, Callable[[str], Any]] = {int: _whole_number, float: _number}
+    return found.get(kinds[0], str)
 
 
 def _choices(hint: Any) -> tuple[str, ...]:
@@ -107,6 +107,6 @@ def _choices(hint: Any) -> tuple[str, ...]:
     return next((get_args(part) for part in parts if get_origin(part) is Literal), ())
 
 
-def _plain(hint: Any) -> Any:
-    """The type without "or None"."""
-    return next((part for part in get_args(hint) if get_origin(part) is list), hint)
+def _is_list(hint: Any) -> bool:
+    """Also of an optional one."""
+    return any(get_origin(part) is list for part in (hint, *get_args(hint)))
