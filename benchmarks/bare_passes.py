@@ -15,11 +15,11 @@ from statistics import fmean
 
 from remix.experiments.run_command import RunOptions, resolve
 from remix.experiments.run_plan import plan_run
-from remix.experiments.text_tables import as_csv, as_markdown
 from remix.methods import list_methods
 from remix.reproduce.estimate import seconds_per_image
 from remix.support.allocator import keep_freed_memory
 from remix.support.atomic import write_text
+from remix.support.tables import as_csv, as_markdown
 
 PRESET = "cifar100-mini"
 

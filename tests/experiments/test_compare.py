@@ -12,10 +12,10 @@ from remix.cli import main
 from remix.experiments.compare import compare_runs, format_comparison, show_matrices
 from remix.experiments.run_command import RunOptions, resolve
 from remix.experiments.run_directory import RunDirectoryError
-from remix.experiments.text_tables import as_csv
 from remix.experiments.variants import variant_names
 from remix.learning.metrics import AccuracyMatrix
 from remix.support.settings import SettingError
+from remix.support.tables import as_csv
 
 
 def finished(folder, method, seed, last, on="digits", **config):

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Literal
+
+from remix.cli.output import check_format, show
+from remix.support.text import printable
 
 __all__ = ["export"]
 
@@ -30,6 +35,27 @@ def export(
         remix export photos.remix --format onnx
         remix export photos.remix --format torch --out serve/photos.pt2
     """
-    from remix.deploy.export_command import export_command
+    from remix.deploy.export import SUFFIXES
+    from remix.deploy.export import export as write_export
+    from remix.learning import load_model
 
-    export_command(model, format=format, out=out, overwrite=overwrite)
+    check_format(format, SUFFIXES)
+    path = Path(model).with_suffix(SUFFIXES[format]) if out is None else Path(out)
+    if path.suffix != SUFFIXES[format]:
+        raise ValueError(f"--out must end in {SUFFIXES[format]} for --format {format}, got {printable(path)}")
+    for file in (path, path.with_suffix(".json")) if format == "safetensors" else (path,):
+        if file.exists() and not overwrite:
+            raise ValueError(f"{printable(file)} is there already: --overwrite replaces it, or choose another --out")
+    opened = load_model(model)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(path.parent, os.W_OK):
+        raise PermissionError(f"the folder {printable(path.parent)} cannot be written to")
+    done = write_export(opened, format, path)
+    for file in done.files:
+        show(f"{printable(file)}  {file.stat().st_size:,} bytes")
+    channels, height, width = opened.preprocessing.shape
+    show(f"takes normalised images (N, {channels}, {height}, {width}), gives logits of {len(opened.classes)} classes")
+    show(
+        f"checked with {done.program} on {done.images} random images: logits differ by at most {done.difference:.1e} "
+        f"(the largest is {done.largest:.1f})"
+    )

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import Literal
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from remix.cli.output import Format, as_json, check_format, note, note_left_out, show
+from remix.support.tables import as_csv, as_table
+from remix.support.text import printable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from remix.data import Skipped
+    from remix.deploy.prediction_files import FilePredictions
 
 __all__ = ["predict"]
+
+_LONGEST_NAME = 1 << 16  # bytes; systems take far less
+_COLUMNS = ("image", "rank", "label", "class", "probability")  # of CSV
 
 
 def predict(
     model: str,
     images: list[str],
     *,
-    format: Literal["table", "json", "csv"] = "table",
+    format: Format = "table",
     top: int = 5,
     batch: int = 32,
     device: str = "auto",
@@ -35,8 +50,90 @@ def predict(
         remix predict photos.remix holiday/ --top 1 --format csv > found.csv
         find . -newer last -name "*.jpg" | remix predict photos.remix - --format json
     """
-    from remix.deploy.prediction_command import predict_command
+    from remix.deploy.prediction_files import find_images, predict_files
+    from remix.learning import load_model
+    from remix.learning.devices import as_device, on_device
 
-    status = predict_command(model, images, format=format, top=top, batch=batch, device=device)
-    if status:
-        sys.exit(status)
+    check_format(format)
+    skipped: list[Skipped] = []
+    opened = on_device(load_model(model), as_device(device))
+    found = predict_files(opened, find_images(_places(images), skipped), top, batch)
+    count = {"table": _table, "json": _json, "csv": _csv}[format](found, skipped, min(top, len(opened.classes)))
+    if format != "json":
+        note_left_out(skipped)
+    if not count:
+        note("no image was read")
+        sys.exit(1)
+
+
+def _places(images: Sequence[str]) -> Iterator[str]:
+    for place in images:
+        if place == "-":
+            yield from _lines()
+        else:
+            yield place
+
+
+def _lines() -> Iterator[str]:
+    """Names on standard input, as the system spells them: they need not be UTF-8."""
+    if sys.stdin is None:
+        raise ValueError("'-' stands for names on standard input, which is closed: pipe names into it, or type them")
+    while line := sys.stdin.buffer.readline(_LONGEST_NAME):
+        if len(line) == _LONGEST_NAME:
+            raise ValueError("standard input is not made of names, one per line: a line does not end")
+        if line.strip():
+            yield os.fsdecode(line.rstrip(b"\r\n"))
+
+
+def _table(found: Iterator[FilePredictions], skipped: list[Skipped], top: int) -> int:
+    """One line per image, printed batch by batch."""
+    head = ["image", "class", *(f"{place}." for place in range(2, top + 1))]
+    count = 0
+    for part in found:
+        skipped += part.skipped
+        rows = [
+            [printable(path), *(f"{name} {100 * chance:.1f}%" for name, chance in zip(names, chances, strict=True))]
+            for path, _, names, chances in _by_image(part)
+        ]
+        if rows:
+            text = as_table(head, rows)
+            show(text if not count else text.partition("\n")[2])
+        count += len(rows)
+    return count
+
+
+def _csv(found: Iterator[FilePredictions], skipped: list[Skipped], _: int) -> int:
+    """One line per image and class, printed batch by batch."""
+    show(",".join(_COLUMNS))
+    count = 0
+    for part in found:
+        skipped += part.skipped
+        rows = [
+            dict(zip(_COLUMNS, (printable(path), rank, label, name, f"{chance:.6f}"), strict=True))
+            for path, labels, names, chances in _by_image(part)
+            for rank, (label, name, chance) in enumerate(zip(labels, names, chances, strict=True), 1)
+        ]
+        if rows:
+            show(as_csv(rows).partition("\n")[2].rstrip("\n"))
+        count += len(part.paths)
+    return count
+
+
+def _json(found: Iterator[FilePredictions], skipped: list[Skipped], _: int) -> int:
+    images = []
+    for part in found:
+        skipped += part.skipped
+        for path, labels, names, chances in _by_image(part):
+            classes = [
+                {"label": label, "class": name, "probability": round(chance, 6)}
+                for label, name, chance in zip(labels, names, chances, strict=True)
+            ]
+            images.append({"image": printable(path), "predictions": classes})
+    left_out = [{"image": printable(one.path), "reason": one.reason} for one in skipped]
+    show(as_json({"images": images, "skipped": left_out}))
+    return len(images)
+
+
+def _by_image(part: FilePredictions) -> Iterator[tuple[Path, list[int], tuple[str, ...], list[float]]]:
+    told = part.predictions
+    return zip(part.paths, told.labels.tolist(), told.names, told.probabilities.tolist(), strict=True)

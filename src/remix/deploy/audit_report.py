@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,8 @@ from torch import Tensor
 
 from remix.deploy.audit import SPACES, Audit, SpaceAudit
 from remix.deploy.grids import GridRow, save_grid
-from remix.deploy.output import as_json, as_table
 from remix.support.atomic import write_text
+from remix.support.tables import as_table
 
 __all__ = ["audit_numbers", "audit_table", "write_report"]
 
@@ -76,7 +77,8 @@ def write_report(figure: Path, result: Audit, dreams: Tensor, names: Sequence[st
     """
     save_grid(figure, _pairs(result, dreams, names, train), _title(result))
     numbers = figure.with_suffix(".json")
-    write_text(numbers, as_json(audit_numbers(result, len(dreams), len(train))) + "\n")
+    content = audit_numbers(result, len(dreams), len(train))
+    write_text(numbers, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     return numbers
 
 

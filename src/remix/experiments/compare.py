@@ -16,12 +16,12 @@ from remix.experiments.paired import Spread, paired_difference, spread
 from remix.experiments.run_config import differences
 from remix.experiments.run_directory import RunDirectory, RunDirectoryError
 from remix.experiments.run_tables import METRICS, small_table
-from remix.experiments.text_tables import as_csv, as_latex, as_markdown
 from remix.experiments.variants import protocol, variant_names
 from remix.learning.metrics import AccuracyMatrix
 from remix.methods import list_methods
 from remix.support.display import say
 from remix.support.settings import SettingError
+from remix.support.tables import as_csv, as_latex, as_markdown
 from remix.support.text import printable, shown
 
 __all__ = [

@@ -13,11 +13,11 @@ from remix.experiments.compare import Comparison, run_rows
 from remix.experiments.metrics_file import read_events
 from remix.experiments.paired import spread
 from remix.experiments.run_directory import RunDirectory
-from remix.experiments.text_tables import as_markdown
 from remix.reproduce import needed_runs
 from remix.reproduce.needed_runs import NeededRun, Variant, comparison, need_runs
 from remix.reproduce.result_files import new_figure, tidy, write_results
 from remix.reproduce.targets import Reproduction
+from remix.support.tables import as_markdown
 
 __all__ = ["TAKES", "reproduce"]
 

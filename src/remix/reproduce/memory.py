@@ -16,9 +16,9 @@ import torch
 from rich.console import Console
 from safetensors.torch import save_file
 
-from remix.experiments.text_tables import as_csv
 from remix.reproduce.targets import Reproduction
 from remix.support.atomic import write_text
+from remix.support.tables import as_csv
 
 __all__ = ["TAKES", "dense_bytes", "reproduce"]
 

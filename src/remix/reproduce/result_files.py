@@ -10,11 +10,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from remix.experiments.text_tables import as_csv
 from remix.report import report_command
 from remix.reproduce.needed_runs import NeededRun
 from remix.reproduce.targets import Reproduction
 from remix.support.atomic import write_text, written_whole
+from remix.support.tables import as_csv
 
 __all__ = ["colour_of", "new_figure", "scale_sentence", "tidy", "write_results"]
 

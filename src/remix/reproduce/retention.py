@@ -9,12 +9,12 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from remix.experiments.paired import spread
-from remix.experiments.text_tables import as_markdown
 from remix.learning.metrics import AccuracyMatrix
 from remix.reproduce import needed_runs
 from remix.reproduce.needed_runs import Variant, need_runs
 from remix.reproduce.result_files import colour_of, new_figure, scale_sentence, tidy, write_results
 from remix.reproduce.targets import Reproduction
+from remix.support.tables import as_markdown
 
 __all__ = ["TAKES", "reproduce"]
 

@@ -13,10 +13,10 @@ from remix.deploy.grids import GridRow, save_grid
 from remix.deploy.sources import NetworkFile
 from remix.experiments.dream_command import dream_command
 from remix.experiments.measure_command import measure_command
-from remix.experiments.text_tables import as_csv, as_markdown
 from remix.inversion import PriorKind
 from remix.reproduce.targets import Reproduction
 from remix.support.atomic import write_text
+from remix.support.tables import as_csv, as_markdown
 
 __all__ = ["TAKES", "reproduce"]
 

@@ -10,11 +10,11 @@ from rich.console import Console
 
 from remix.experiments.paired import paired_difference, spread
 from remix.experiments.run_tables import METRICS
-from remix.experiments.text_tables import as_markdown
 from remix.reproduce import needed_runs
 from remix.reproduce.needed_runs import Variant, need_runs
 from remix.reproduce.result_files import new_figure, scale_sentence, tidy, write_results
 from remix.reproduce.targets import Reproduction
+from remix.support.tables import as_markdown
 
 __all__ = ["TAKES", "reproduce"]
 

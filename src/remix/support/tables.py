@@ -1,4 +1,4 @@
-"""Tables as text: CSV, Markdown and LaTeX. Whatever a cell holds stays text in each of them."""
+"""Tables as text: for a terminal, as CSV, Markdown and LaTeX. Whatever a cell holds stays text in the last three."""
 
 from __future__ import annotations
 
@@ -10,11 +10,35 @@ from typing import Any
 
 from remix.support.text import csv_cell, printable
 
-__all__ = ["as_csv", "as_latex", "as_markdown"]
+__all__ = ["as_csv", "as_latex", "as_markdown", "as_table"]
 
 _IN_LATEX = {letter: f"\\{letter}" for letter in "&%$#_{}"} | {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$",
 }  # fmt: skip
+
+
+def as_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
+    """Aligned columns, never cut or wrapped, as a pipe needs them.
+
+    Args:
+        head: names of the columns.
+        rows: cells.
+        right: columns of numbers.
+
+    """
+    from rich.cells import cell_len  # here: the help of commands, which import this file, answers without rich
+
+    lines = [list(head), *map(list, rows)]
+    widths = [max(cell_len(line[i]) for line in lines) for i in range(len(head))]
+
+    def laid_out(line: Sequence[str]) -> str:
+        cells = []
+        for i, (cell, width) in enumerate(zip(line, widths, strict=True)):
+            space = " " * (width - cell_len(cell))
+            cells.append(space + cell if i in right else cell + space)
+        return "  ".join(cells).rstrip()
+
+    return "\n".join(map(laid_out, lines))
 
 
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
