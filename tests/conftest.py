@@ -37,3 +37,19 @@ def data_dir() -> Path:
     if not folder.is_dir():
         pytest.fail(f"REMIX_DATA={named} is not a folder")
     return folder
+
+
+@pytest.fixture
+def refusal(capsys):
+    """The sentence with which a command ends when it refuses."""
+
+    from remix.cli import main
+
+    def run(*arguments: object) -> str:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stopped:
+            main([str(argument) for argument in arguments])
+        assert stopped.value.code == 2
+        return capsys.readouterr().err
+
+    return run

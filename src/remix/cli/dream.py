@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Literal
 
+from remix.cli.parser import split_words
+
 __all__ = ["dream"]
 
 
@@ -74,12 +76,19 @@ def dream(
         remix dream photos.remix --prior dense --form nll --prior-weight 1 --out dense.png
         remix dream --weights resnet34.safetensors --backbone resnet34 --size 112 --classes 0,3 --out bare.png
     """
+    from rich.console import Console
+
+    from remix.deploy.dream_files import DreamFiles
     from remix.deploy.dream_options import DreamOptions
-    from remix.deploy.sources import NetworkFile
-    from remix.experiments.dream_command import dream_command
+    from remix.deploy.dream_plan import make_plan
+    from remix.deploy.dreaming import announce, run_dream
+    from remix.deploy.sources import NetworkFile, open_model
+    from remix.experiments.run_machine import resuming_command_line
+    from remix.learning.devices import as_device, on_device
+    from remix.support.display import say
 
     wanted = DreamOptions(
-        None if classes is None else tuple(_words(classes)),
+        None if classes is None else tuple(split_words(classes)),
         count,
         strategy,
         prior,
@@ -97,10 +106,18 @@ def dream(
         }.items():  # fmt: skip
             if value is not None:
                 raise ValueError(f"--{option} goes with --weights; a model file knows it already")
-    report = dream_command(model, network, statistics, wanted, out, device=device, overwrite=overwrite, resume=resume)
+    files = DreamFiles.at(out)
+    if overwrite and resume:
+        raise ValueError("--resume goes on with a run, --overwrite starts it again: give one of them")
+    files.prepare(overwrite, resume)
+    opened = open_model(model, network, statistics)
+    plan = make_plan(on_device(opened.model, as_device(device)), wanted)
+    console = Console()
+    for line in (*(f"note: {note}" for note in opened.notes), *announce(plan)):
+        say(console, line)
+    report = run_dream(plan, files, console, resume)
+    for line in report.sentences():
+        say(console, line)
     if not report.finished:
+        say(console, f"to go on: {resuming_command_line()}")
         sys.exit(130)
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]

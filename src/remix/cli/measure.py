@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from typing import Literal
+
+from remix.cli.parser import split_words
 
 __all__ = ["measure"]
 
@@ -55,23 +58,36 @@ def measure(
         remix measure photos/train --weights w.safetensors --backbone resnet34 --size 112 --out m.remix
         remix measure photos --weights w.safetensors --backbone resnet34 --views map --maps stages --out maps.remix
     """
-    from remix.deploy.sources import NetworkFile
-    from remix.experiments.measure_command import measure_command
+    from pathlib import Path
 
-    network = NetworkFile(weights, backbone, options, size, mean, std, names)
-    measure_command(
+    from rich.console import Console
+
+    from remix.deploy.measuring import KINDS, check_request, measure_folder
+    from remix.deploy.sources import NetworkFile
+    from remix.support.display import Display
+
+    path = Path(out)
+    if path.exists() and not overwrite:
+        raise ValueError(f"{path} is there already: --overwrite replaces it, or choose another --out")
+    if batch < 1:
+        raise ValueError(f"--batch must be at least 1, got {batch}")
+    wanted, looked_at = split_words(kinds), split_words(views)
+    places = None if maps is None else split_words(maps)
+    check_request(wanted, looked_at, places)
+    if transform not in ("auto", "dct", "none"):
+        raise ValueError(f"--transform must be auto, dct or none, got {transform!r}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(path.parent, os.W_OK):
+        raise PermissionError(f"the folder {path.parent} cannot be written to")
+    measure_folder(
         images,
-        network,
-        out,
-        kinds=_words(kinds),
-        views=_words(views),
-        maps=None if maps is None else _words(maps),
-        transform=transform,
+        NetworkFile(weights, backbone, options, size, mean, std, names),
+        path,
+        Display(Console()),
+        kinds=[kind for kind in KINDS if kind in wanted],
+        views=looked_at,
+        maps=places,
+        transform=None if transform == "none" else transform,
         batch=batch,
         device=device,
-        overwrite=overwrite,
     )
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]

@@ -11,7 +11,7 @@ import docstring_parser
 
 from remix._version import __version__
 
-__all__ = ["build_parser"]
+__all__ = ["build_parser", "split_words"]
 
 
 class _Formatter(HelpFormatter):
@@ -110,3 +110,8 @@ def _choices(hint: Any) -> tuple[str, ...]:
 def _is_list(hint: Any) -> bool:
     """Also of an optional one."""
     return any(get_origin(part) is list for part in (hint, *get_args(hint)))
+
+
+def split_words(text: str) -> list[str]:
+    """What an option holds that takes several words separated by commas."""
+    return [word.strip() for word in text.split(",") if word.strip()]

@@ -21,17 +21,18 @@ from remix.learning import Model
 from remix.support.display import Display
 from remix.support.interrupt import PoliteInterrupt
 
-__all__ = ["ClassResult", "DreamReport", "run_dream"]
+__all__ = ["ClassResult", "DreamReport", "announce", "describe", "run_dream"]
 
 _SAVE_EVERY = 60.0  # seconds between checkpoints on the way
 
 
 @dataclass(frozen=True)
 class ClassResult:
-    """How many images of a class there are, and how many of them the network reads as that class."""
+    """How many images of a class there are and were asked for, and how many the network reads as that class."""
 
     name: str
     images: int
+    asked: int
     right: int
 
 
@@ -51,6 +52,25 @@ class DreamReport:
     classes: tuple[ClassResult, ...]
     written: dict[str, str]
     stopped_at: str = ""
+
+    def sentences(self) -> list[str]:
+        """What to tell a person."""
+        lines = []
+        width = max(len(result.name) for result in self.classes)
+        usable = any(result.images for result in self.classes)
+        if usable:
+            lines.append("what the network itself reads in them:")
+            for result in self.classes:
+                lines.append(f"  {result.name:<{width}}  {result.right} of {result.images} as {result.name}")
+        missing = [result.name for result in self.classes if result.images < result.asked]
+        if self.finished and missing:
+            lines.append(f"note: the generator made too few images of {', '.join(missing)}: give it more --steps")
+        longest = max((len(path) for path in self.written), default=0)
+        lines += [f"{path:<{longest}}  {what}" for path, what in self.written.items()]
+        if not self.finished:
+            saved = "what was found so far is saved" if usable else "no image is ready yet"
+            lines.append(f"stopped in {self.stopped_at or 'the beginning'}; {saved}")
+        return lines
 
 
 def run_dream(plan: DreamPlan, files: DreamFiles, console: Console, resume: bool = False) -> DreamReport:
@@ -117,8 +137,9 @@ def _write(plan: DreamPlan, files: DreamFiles, dream: Dream, place: str) -> Drea
     labels = dream.labels.cpu()
     read = decisions(plan.model, images)
     results = tuple(
-        ClassResult(name, int((labels == label).sum()), int(((labels == label) & (read == label)).sum()))
+        ClassResult(name, *(int(which.sum()) for which in (mine, plan.labels == label, mine & (read == label))))
         for name, label in _classes(plan)
+        for mine in [labels == label]
     )
     title = describe(plan) + ("" if dream.finished else f"   (stopped in {place})")
     if len(images):
@@ -146,6 +167,12 @@ def _write(plan: DreamPlan, files: DreamFiles, dream: Dream, place: str) -> Drea
 
 def _classes(plan: DreamPlan) -> list[tuple[str, int]]:
     return list(zip(plan.record["classes"], plan.model.labels(plan.record["classes"]), strict=True))
+
+
+def announce(plan: DreamPlan) -> list[str]:
+    """What to tell a person before a run."""
+    images = f"{len(plan.labels)} images of {', '.join(plan.record['classes'])}"
+    return [*(f"note: {note}" for note in plan.notes), images, describe(plan)]
 
 
 def describe(plan: DreamPlan) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,8 +12,11 @@ import torch
 from torch import Tensor
 
 from remix.data import ImageDataset, Preprocessing, Skipped, load
+from remix.data.errors import left_out
 from remix.deploy.head_order import HeadOrder, order_of_names, settle_order
-from remix.learning import Model
+from remix.deploy.sources import NetworkFile, read_names
+from remix.learning import Model, save_model
+from remix.learning.devices import as_device, on_device
 from remix.networks import Backbone
 from remix.networks.probe import evaluating, probe_images
 from remix.statistics import (
@@ -29,11 +33,12 @@ from remix.statistics import (
     feature_point,
     run_meters,
 )
+from remix.support.display import Display, duration
 
-__all__ = ["Measured", "check_request", "map_bytes", "map_points", "measure_model", "read_images"]
+__all__ = ["Measured", "check_request", "map_bytes", "map_points", "measure_folder", "measure_model", "read_images"]
 
 VIEWS = ("channels", "map")
-KINDS = ("laplace", "dense")
+KINDS: tuple[Kind, ...] = ("laplace", "dense")
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,67 @@ def read_images(folder: str | Path, preprocessing: Preprocessing) -> tuple[Image
         normalisation=preprocessing.normalisation,
     )
     return splits.train, splits.skipped
+
+
+def measure_folder(
+    images: str | Path,
+    network: NetworkFile,
+    out: Path,
+    display: Display,
+    *,
+    kinds: Sequence[Kind] = ("laplace",),
+    views: Sequence[str] = ("channels",),
+    maps: Sequence[str] | None = None,
+    transform: Transform = "auto",
+    batch: int = 32,
+    device: str = "auto",
+) -> Measured:
+    """Measure a network on a folder of images and save it with its statistics as the model ``out``.
+
+    Args:
+        images: the folder, see `read_images`.
+        network: the weights.
+        out: the model file, which is replaced.
+        display: where progress and remarks are shown.
+        kinds, views, maps, transform, batch: as of `measure_model`.
+        device: auto, cpu, cuda, mps, ...
+
+    Raises:
+        ValueError: for whatever cannot be done, before any work.
+        OSError: if a file cannot be read or written.
+
+    """
+    names = read_names(network.names) if network.names else None
+    bare = on_device(network.load(), as_device(device))
+    data, skipped = read_images(images, bare.preprocessing)
+    order_of_names(data.classes, names, bare.classifier.head.num_classes)
+    display.say(f"{len(data)} images of {len(data.classes)} classes at {bare.preprocessing.size} pixels")
+    if "map" in views:
+        most = map_bytes(bare, maps) / 2**30
+        display.say(f"note: maps take up to {most:.1f} GiB of memory while they are measured")
+    began = time.monotonic()
+
+    def progress(seen: int, count: int) -> None:
+        what = "fitting covariances" if seen == count else f"{seen} of {count} images"
+        display.show(what, seen / count, {}, last=seen == count)
+
+    with display:
+        measured = measure_model(
+            bare, data, names, kinds=kinds, views=views, maps=maps, transform=transform, batch=batch, progress=progress
+        )
+    save_model(out, measured.model)
+    memory = measured.model.memory
+    assert memory is not None
+    for line in (
+        *(f"left out: {line}" for line in left_out(skipped)),
+        *(f"note: {note}" for note in measured.order.notes),
+        *(f"WARNING: {warning}" for warning in measured.order.warnings),
+        f"{measured.order.right} of {measured.images} images are read right by the network",
+        f"{out}  {out.stat().st_size / 2**20:.1f} MiB: the network and statistics of {len(memory.layers)} layers",
+        f"took {duration(time.monotonic() - began)}; next: remix dream {out} --out grid.png",
+    ):
+        display.say(line)
+    return measured
 
 
 def measure_model(

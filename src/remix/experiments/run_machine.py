@@ -13,7 +13,7 @@ import torch
 from remix._version import __version__
 from remix.support.machine import accelerators, memory, processor
 
-__all__ = ["command_line", "describe_machine"]
+__all__ = ["command_line", "describe_machine", "resuming_command_line"]
 
 
 def describe_machine() -> dict[str, Any]:
@@ -35,3 +35,9 @@ def describe_machine() -> dict[str, Any]:
 def command_line() -> str:
     """What was typed, so that a shell understands it again."""
     return shlex.join(["remix", *sys.argv[1:]])
+
+
+def resuming_command_line() -> str:
+    """The same with ``--resume``."""
+    words = [word for word in sys.argv[1:] if word not in ("--resume", "--overwrite")]
+    return shlex.join(["remix", *words, "--resume"])

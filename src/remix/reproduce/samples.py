@@ -9,13 +9,18 @@ from rich.console import Console
 
 from remix.deploy.dream_files import DreamFiles, SavedDream, load_dream
 from remix.deploy.dream_options import DreamOptions
+from remix.deploy.dream_plan import make_plan
+from remix.deploy.dreaming import DreamReport, announce, run_dream
 from remix.deploy.grids import GridRow, save_grid
+from remix.deploy.measuring import measure_folder
 from remix.deploy.sources import NetworkFile
-from remix.experiments.dream_command import dream_command
-from remix.experiments.measure_command import measure_command
+from remix.experiments.run_machine import resuming_command_line
 from remix.inversion import PriorKind
+from remix.learning import load_model
+from remix.learning.devices import as_device, on_device
 from remix.reproduce.targets import Reproduction
 from remix.support.atomic import write_text
+from remix.support.display import Display, say
 from remix.support.tables import as_csv, as_markdown
 
 __all__ = ["TAKES", "reproduce"]
@@ -45,21 +50,32 @@ def reproduce(wanted: Reproduction, console: Console) -> bool:
     for prior, (transform, _) in _PRIORS.items():
         model = wanted.out / f"model-{transform}.remix"
         if not model.exists():
-            measure_command(
-                str(train), network, str(model), kinds=("laplace",), views=("map",), maps=("stages",),
-                transform=transform, batch=32, console=console,
+            measure_folder(
+                train, network, model, Display(console), views=("map",), maps=("stages",),
+                transform=None if transform == "none" else "dct",
             )  # fmt: skip
         files = DreamFiles.at(wanted.out / f"{prior}.png")
         if files.checkpoint.exists() or not files.tensors.exists():
-            options = DreamOptions(CLASSES, count, "pyramid", prior, steps=steps)
-            report = dream_command(
-                str(model), None, None, options, str(files.grid), resume=files.checkpoint.exists(), console=console
-            )
+            report = _dream(model, files, DreamOptions(CLASSES, count, "pyramid", prior, steps=steps), console)
             if not report.finished:
                 return False
         dreams[prior] = load_dream(files.tensors)
     _write(wanted, dreams, size, steps, console)
     return True
+
+
+def _dream(model: Path, files: DreamFiles, options: DreamOptions, console: Console) -> DreamReport:
+    resume = files.checkpoint.exists()
+    files.prepare(overwrite=False, resume=resume)
+    plan = make_plan(on_device(load_model(model), as_device("auto")), options)
+    for line in announce(plan):
+        say(console, line)
+    report = run_dream(plan, files, console, resume)
+    for line in report.sentences():
+        say(console, line)
+    if not report.finished:
+        say(console, f"to go on: {resuming_command_line()}")
+    return report
 
 
 def _photographs(root: Path) -> Path:

@@ -13,13 +13,13 @@ from remix.networks import load_classifier
 from remix.statistics import batchnorm_points, block_input_points
 
 
-def measure(digits, out):
-    main(["measure", str(digits.images), *digits.network, "--out", str(out)])
+def measure(trained, out):
+    main(["measure", str(trained.images), *trained.network, "--out", str(out)])
     return load_model(out)
 
 
-def test_the_model_has_what_every_strategy_needs(digits):
-    model = digits.load()
+def test_the_model_has_what_every_strategy_needs(trained):
+    model = trained.load()
     memory = model.memory
     backbone = model.classifier.backbone
     for point in batchnorm_points(backbone):
@@ -28,26 +28,26 @@ def test_the_model_has_what_every_strategy_needs(digits):
     for point in block_input_points(backbone).values():
         assert memory.layers[f"{point}:channels"].images == 160
     assert memory.gaussians.labels == (0, 1, 2, 3)
-    assert [(record.name, record.images) for record in memory.classes] == [(name, 40) for name in digits.names]
+    assert [(record.name, record.images) for record in memory.classes] == [(name, 40) for name in trained.names]
     assert model.preprocessing.size == 8
     assert model.options == {"width": 4}
 
 
-def test_the_order_of_the_head_is_found(digits, tmp_path, capsys):
-    model = measure(digits, tmp_path / "model.remix")
+def test_the_order_of_the_head_is_found(trained, tmp_path, capsys):
+    model = measure(trained, tmp_path / "model.remix")
     said = capsys.readouterr().out
     assert "do not follow the alphabet" in said
     assert "zero, one, two, three" in said
-    assert model.classes == digits.names
+    assert model.classes == trained.names
     # What a class is called and what its Gaussian describes belong together.
-    centre = model.memory.gaussians.mean[digits.names.index("three")]
-    assert int(model.classifier.head(centre[None]).argmax()) == digits.names.index("three")
+    centre = model.memory.gaussians.mean[trained.names.index("three")]
+    assert int(model.classifier.head(centre[None]).argmax()) == trained.names.index("three")
 
 
-def test_names_that_are_given_count(digits, tmp_path, capsys):
-    command = ["measure", str(digits.images), *digits.network]
+def test_names_that_are_given_count(trained, tmp_path, capsys):
+    command = ["measure", str(trained.images), *trained.network]
     names = tmp_path / "names.txt"
-    names.write_text("\n".join(digits.names) + "\n")
+    names.write_text("\n".join(trained.names) + "\n")
     main([*command, "--names", str(names), "--out", str(tmp_path / "right.remix")])
     said = capsys.readouterr().out
     assert "WARNING" not in said
@@ -59,22 +59,22 @@ def test_names_that_are_given_count(digits, tmp_path, capsys):
     assert load_model(tmp_path / "wrong.remix").classes == ("one", "two", "three", "zero")
 
 
-def test_weights_are_those_of_the_file(digits):
-    model = digits.load()
-    expected = load_classifier("convnet8", digits.weights, width=4).state_dict()
+def test_weights_are_those_of_the_file(trained):
+    model = trained.load()
+    expected = load_classifier("convnet8", trained.weights, width=4).state_dict()
     found = model.classifier.state_dict()
     assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
 
 
-def test_files_that_are_no_images_are_left_out_and_listed(digits, tmp_path, capsys):
+def test_files_that_are_no_images_are_left_out_and_listed(trained, tmp_path, capsys):
     images = tmp_path / "images"
     for name in ("two", "three"):
         (images / name).mkdir(parents=True)
-        for i, file in enumerate(sorted((digits.images / name).iterdir())[:5]):
+        for i, file in enumerate(sorted((trained.images / name).iterdir())[:5]):
             Image.open(file).save(images / name / f"{i}.png")
     (images / "two" / "broken.png").write_bytes(b"not an image")
-    names = ("--names", ",".join(digits.names))
-    main(["measure", str(images), *digits.network, *names, "--out", str(tmp_path / "model.remix")])
+    names = ("--names", ",".join(trained.names))
+    main(["measure", str(images), *trained.network, *names, "--out", str(tmp_path / "model.remix")])
     assert "broken.png" in capsys.readouterr().out
     model = load_model(tmp_path / "model.remix")
     assert model.memory.gaussians.labels == (2, 3)
@@ -84,17 +84,17 @@ def test_files_that_are_no_images_are_left_out_and_listed(digits, tmp_path, caps
     assert "no images of 'one' were measured" in capsys.readouterr().err
 
 
-def test_the_memory_that_maps_take_is_said(digits, tmp_path, capsys):
+def test_the_memory_that_maps_take_is_said(trained, tmp_path, capsys):
     out = str(tmp_path / "model.remix")
-    main(["measure", str(digits.images), *digits.network, "--views", "map", "--out", out])
+    main(["measure", str(trained.images), *trained.network, "--views", "map", "--out", out])
     assert "GiB of memory" in capsys.readouterr().out
     # 4 x 8 x 8, then twice 8 x 4 x 4, then twice 16 x 2 x 2; a thousand of each in float32.
-    assert map_bytes(digits.load()) == 4000 * (256 + 2 * 128 + 2 * 64)
+    assert map_bytes(trained.load()) == 4000 * (256 + 2 * 128 + 2 * 64)
 
 
-def test_whole_maps_of_chosen_blocks(digits, tmp_path):
+def test_whole_maps_of_chosen_blocks(trained, tmp_path):
     out = tmp_path / "model.remix"
-    start = ["measure", str(digits.images), *digits.network, "--views", "map", "--out", str(out), "--overwrite"]
+    start = ["measure", str(trained.images), *trained.network, "--views", "map", "--out", str(out), "--overwrite"]
     main([*start, "--maps", "stages", "--transform", "none"])
     layers = [layer for layer in load_model(out).memory.layers.values() if layer.view.name == "map"]
     sizes = [layer.shape[1:] for layer in layers]
@@ -107,16 +107,16 @@ def test_whole_maps_of_chosen_blocks(digits, tmp_path):
     assert layer.normal.basis is not None
 
 
-def test_refusals(digits, tmp_path, refusal):
+def test_refusals(trained, tmp_path, refusal):
     out = tmp_path / "model.remix"
-    start = ("measure", digits.images, *digits.network, "--out", out)
+    start = ("measure", trained.images, *trained.network, "--out", out)
     other = tmp_path / "other"
     (other / "zero").mkdir(parents=True)
     (other / "tree").mkdir()
     for name in ("zero", "tree"):
         Image.new("L", (8, 8), 90).save(other / name / "1.png")
-    names = ("--names", ",".join(digits.names))
-    plain = ("measure", digits.images, "--weights", digits.weights, "--out", out, "--backbone")
+    names = ("--names", ",".join(trained.names))
+    plain = ("measure", trained.images, "--weights", trained.weights, "--out", out, "--backbone")
     for arguments, expected in (
         ((*start, "--kinds", "laplace,sparse"), "--kinds knows laplace, dense, got 'sparse'"),
         ((*start, "--views", "pixels"), "--views knows channels, map, got 'pixels'"),
@@ -134,7 +134,7 @@ def test_refusals(digits, tmp_path, refusal):
         ),
         ((*plain, "convnet9"), "did you mean 'convnet8'?"),
         (
-            ("measure", digits.images, "--weights", digits.weights, "--backbone", "convnet8", "--out", out),
+            ("measure", trained.images, "--weights", trained.weights, "--backbone", "convnet8", "--out", out),
             "does not fit",
         ),
     ):

@@ -21,13 +21,13 @@ from remix.statistics import read_file
 FEW = ["--count", "3", "--steps", "6"]
 
 
-def dream(digits, out: Path, *options: object) -> Path:
-    main(["dream", str(digits.model), "--out", str(out), *map(str, options or FEW)])
+def dream(trained, out: Path, *options: object) -> Path:
+    main(["dream", str(trained.model), "--out", str(out), *map(str, options or FEW)])
     return out
 
 
-def test_writes_a_grid_the_tensors_and_a_plot_of_the_terms(digits, tmp_path, capsys):
-    out = dream(digits, tmp_path / "new" / "grid.png", "--classes", "one,three", "--count", 5, "--steps", 60)
+def test_writes_a_grid_the_tensors_and_a_plot_of_the_terms(trained, tmp_path, capsys):
+    out = dream(trained, tmp_path / "new" / "grid.png", "--classes", "one,three", "--count", 5, "--steps", 60)
     said = capsys.readouterr().out
     assert sorted(path.name for path in out.parent.iterdir()) == ["grid-terms.png", "grid.png", "grid.safetensors"]
     assert all(path.name in said for path in out.parent.iterdir())
@@ -36,7 +36,7 @@ def test_writes_a_grid_the_tensors_and_a_plot_of_the_terms(digits, tmp_path, cap
     assert saved.images.dtype == torch.float32
     assert float(saved.images.min()) >= 0
     assert float(saved.images.max()) <= 1
-    assert saved.classes == digits.names
+    assert saved.classes == trained.names
     assert saved.labels.bincount(minlength=4).tolist() == [0, 5, 0, 5]
     assert saved.about["request"]["seed"] == 0
     assert saved.about["finished"]
@@ -50,8 +50,8 @@ def test_writes_a_grid_the_tensors_and_a_plot_of_the_terms(digits, tmp_path, cap
 
 
 @pytest.mark.parametrize("strategy", ["pixels", "pyramid", "generator"])
-def test_every_strategy(digits, tmp_path, strategy):
-    out = dream(digits, tmp_path / "grid.png", "--strategy", strategy, *FEW, "--batch", "6")
+def test_every_strategy(trained, tmp_path, strategy):
+    out = dream(trained, tmp_path / "grid.png", "--strategy", strategy, *FEW, "--batch", "6")
     saved = load_dream(out.with_suffix(".safetensors"))
     assert saved.about["request"]["strategy"] == strategy
     assert saved.about["request"]["settings"]["prior"]["kind"] == "laplace"
@@ -61,23 +61,23 @@ def test_every_strategy(digits, tmp_path, strategy):
 
 @pytest.mark.parametrize("prior", ["laplace-dct", "laplace", "dense", "diagonal", "none"])
 @pytest.mark.parametrize("form", ["nll", "kl"])
-def test_every_prior_in_every_form(digits, tmp_path, prior, form):
-    out = dream(digits, tmp_path / "grid.png", "--prior", prior, "--form", form, "--count", 6, "--steps", 3)
+def test_every_prior_in_every_form(trained, tmp_path, prior, form):
+    out = dream(trained, tmp_path / "grid.png", "--prior", prior, "--form", form, "--count", 6, "--steps", 3)
     settings = load_dream(out.with_suffix(".safetensors")).about["request"]["settings"]
     assert (settings["prior"]["kind"], settings["prior"]["form"]) == (prior, form)
 
 
-def test_the_seed_decides(digits, tmp_path):
+def test_the_seed_decides(trained, tmp_path):
     images = [
-        load_dream(dream(digits, tmp_path / f"{i}.png", *FEW, "--seed", seed).with_suffix(".safetensors")).images
+        load_dream(dream(trained, tmp_path / f"{i}.png", *FEW, "--seed", seed).with_suffix(".safetensors")).images
         for i, seed in enumerate((1, 1, 2))
     ]
     assert torch.equal(images[0], images[1])
     assert not torch.equal(images[0], images[2])
 
 
-def test_weights_alone_work_and_say_what_they_lack(digits, tmp_path, capsys):
-    options = ["dream", *digits.network]
+def test_weights_alone_work_and_say_what_they_lack(trained, tmp_path, capsys):
+    options = ["dream", *trained.network]
     main([*options, "--classes", "0,2", *FEW, "--out", str(tmp_path / "grid.png")])
     said = capsys.readouterr().out
     assert "only the statistics of BatchNorm layers are known" in said
@@ -85,17 +85,17 @@ def test_weights_alone_work_and_say_what_they_lack(digits, tmp_path, capsys):
     assert "diagonal" in said
     saved = load_dream(tmp_path / "grid.safetensors")
     assert saved.labels.tolist() == [0, 2] * 3
-    main([*options, "--names", ",".join(digits.names), "--classes", "two", *FEW, "--out", str(tmp_path / "named.png")])
+    main([*options, "--names", ",".join(trained.names), "--classes", "two", *FEW, "--out", str(tmp_path / "named.png")])
     assert load_dream(tmp_path / "named.safetensors").labels.tolist() == [2, 2, 2]
 
 
-def test_weights_with_a_file_of_statistics_dream_as_the_model_does(digits, tmp_path):
-    memory = digits.load().memory
+def test_weights_with_a_file_of_statistics_dream_as_the_model_does(trained, tmp_path):
+    memory = trained.load().memory
     memory.save(tmp_path / "memory.safetensors")
     statistics = ("--statistics", str(tmp_path / "memory.safetensors"))
     named = ("--classes", "zero,three", *FEW)
-    main(["dream", *digits.network, *statistics, *named, "--out", str(tmp_path / "grid.png")])
-    dream(digits, tmp_path / "model.png", *named)
+    main(["dream", *trained.network, *statistics, *named, "--out", str(tmp_path / "grid.png")])
+    dream(trained, tmp_path / "model.png", *named)
     one, other = load_dream(tmp_path / "grid.safetensors"), load_dream(tmp_path / "model.safetensors")
     assert torch.equal(one.images, other.images)
 
@@ -103,8 +103,8 @@ def test_weights_with_a_file_of_statistics_dream_as_the_model_does(digits, tmp_p
 # --- refusals: before any work, in a sentence ---
 
 
-def test_refusals(digits, tmp_path, refusal):
-    start = ("dream", digits.model, "--out", tmp_path / "grid.png")
+def test_refusals(trained, tmp_path, refusal):
+    start = ("dream", trained.model, "--out", tmp_path / "grid.png")
     for options, expected in (
         (("--classes", "zero,tow"), "no class 'tow'; did you mean 'two'? The model knows: zero, one, two, three"),
         (("--classes", "one,one"), "asked for twice"),
@@ -123,22 +123,22 @@ def test_refusals(digits, tmp_path, refusal):
         (("--resume",), "there is nothing to resume"),
         (("--resume", "--overwrite"), "give one of them"),
         (("--backbone", "resnet32"), "--backbone goes with --weights"),
-        (("--weights", digits.weights), "not both"),
+        (("--weights", trained.weights), "not both"),
         (("--statistics", "some.safetensors"), "--statistics goes with --weights"),
     ):
         assert expected in refusal(*start, *options)
     assert not list(tmp_path.iterdir())
 
 
-def test_refusals_about_files(digits, tmp_path, refusal):
+def test_refusals_about_files(trained, tmp_path, refusal):
     out = tmp_path / "grid.png"
-    assert "must name a picture that ends with .png" in refusal("dream", digits.model, "--out", tmp_path / "grid.jpg")
+    assert "must name a picture that ends with .png" in refusal("dream", trained.model, "--out", tmp_path / "grid.jpg")
     assert "no file" in refusal("dream", tmp_path / "none.remix", "--out", out)
     assert "name a model file" in refusal("dream", "--out", out)
-    assert "give --backbone" in refusal("dream", "--weights", digits.weights, "--out", out)
+    assert "give --backbone" in refusal("dream", "--weights", trained.weights, "--out", out)
     assert "no weights file" in refusal("dream", "--weights", "no.safetensors", "--backbone", "convnet8", "--out", out)
-    assert "safetensors file, but not one that remix wrote" in refusal("dream", digits.weights, "--out", out)
-    bare = ("dream", *digits.network, "--out", out)
+    assert "safetensors file, but not one that remix wrote" in refusal("dream", trained.weights, "--out", out)
+    bare = ("dream", *trained.network, "--out", out)
     assert "strategy layerwise needs class Gaussians" in refusal(*bare, "--strategy", "layerwise")
     assert "no 'laplace' statistics, only: none, diagonal" in refusal(*bare, "--prior", "laplace")
     assert "--names has 2 names, but the head" in refusal(*bare, "--names", "a,b")
@@ -147,14 +147,14 @@ def test_refusals_about_files(digits, tmp_path, refusal):
     assert not list(tmp_path.iterdir())
 
 
-def test_what_exists_is_kept_unless_asked(digits, tmp_path, refusal):
+def test_what_exists_is_kept_unless_asked(trained, tmp_path, refusal):
     out = tmp_path / "grid.png"
     (tmp_path / "grid.safetensors").write_text("precious")
-    message = refusal("dream", digits.model, "--out", out, *FEW)
+    message = refusal("dream", trained.model, "--out", out, *FEW)
     assert "grid.safetensors" in message
     assert "--overwrite" in message
     assert (tmp_path / "grid.safetensors").read_text() == "precious"
-    dream(digits, out, *FEW, "--overwrite")
+    dream(trained, out, *FEW, "--overwrite")
     assert load_dream(tmp_path / "grid.safetensors").about["finished"]
 
 
@@ -184,13 +184,13 @@ def pressed(monkeypatch):
     ("strategy", "steps", "images"),
     [("layerwise", 1, 0), ("layerwise", 13, 6), ("pixels", 9, 12), ("pyramid", 4, 6), ("generator", 2, None)],
 )
-def test_an_interrupted_dream_goes_on_to_the_same_bits(digits, tmp_path, pressed, capsys, strategy, steps, images):
+def test_an_interrupted_dream_goes_on_to_the_same_bits(trained, tmp_path, pressed, capsys, strategy, steps, images):
     options = [*FEW, "--strategy", strategy, "--batch", "6"]
-    whole = load_dream(dream(digits, tmp_path / "whole.png", *options).with_suffix(".safetensors"))
+    whole = load_dream(dream(trained, tmp_path / "whole.png", *options).with_suffix(".safetensors"))
     out = tmp_path / "grid.png"
     pressed(steps)
     with pytest.raises(SystemExit) as stopped:
-        dream(digits, out, *options)
+        dream(trained, out, *options)
     assert stopped.value.code == 130
     said = capsys.readouterr().out
     assert "stopped in" in said
@@ -202,7 +202,7 @@ def test_an_interrupted_dream_goes_on_to_the_same_bits(digits, tmp_path, pressed
     elif images == 0:
         assert "no image is ready yet" in said
         assert not out.exists()
-    dream(digits, out, *options, "--resume")
+    dream(trained, out, *options, "--resume")
     resumed = load_dream(tmp_path / "grid.safetensors")
     assert torch.equal(resumed.images, whole.images)
     assert torch.equal(resumed.labels, whole.labels)
@@ -210,12 +210,12 @@ def test_an_interrupted_dream_goes_on_to_the_same_bits(digits, tmp_path, pressed
     assert not (tmp_path / "grid-checkpoint.safetensors").exists()
 
 
-def test_only_the_same_run_goes_on(digits, tmp_path, pressed, refusal):
+def test_only_the_same_run_goes_on(trained, tmp_path, pressed, refusal):
     out = tmp_path / "grid.png"
     pressed(3)
     with pytest.raises(SystemExit):
-        dream(digits, out, *FEW)
-    again = ("dream", digits.model, "--out", out, *FEW)
+        dream(trained, out, *FEW)
+    again = ("dream", trained.model, "--out", out, *FEW)
     assert "--resume goes on with that run" in refusal(*again)
     assert "seed was 0, is 1" in refusal(*again, "--resume", "--seed", "1")
     assert "prior.form was typical, is nll" in refusal(*again, "--resume", "--form", "nll")
@@ -225,10 +225,10 @@ def test_only_the_same_run_goes_on(digits, tmp_path, pressed, refusal):
     assert "damaged" in refusal(*again, "--resume")
 
 
-def test_ctrl_c_in_a_terminal(digits, tmp_path):
+def test_ctrl_c_in_a_terminal(trained, tmp_path):
     """The real signal, in a process of its own, in the middle of a long run."""
     out = tmp_path / "grid.png"
-    command = [sys.executable, "-m", "remix.cli", "dream", digits.model, "--out", out, "--strategy", "pixels"]
+    command = [sys.executable, "-m", "remix.cli", "dream", trained.model, "--out", out, "--strategy", "pixels"]
     process = subprocess.Popen(
         [*map(str, command), "--steps", "1000000"],
         stdout=subprocess.PIPE,
@@ -255,7 +255,7 @@ def test_ctrl_c_in_a_terminal(digits, tmp_path):
     assert content["record"]["loop"]["step"] >= 1
 
 
-def test_numbers_that_stop_being_finite_leave_the_last_good_state(digits, tmp_path, refusal, monkeypatch):
+def test_numbers_that_stop_being_finite_leave_the_last_good_state(trained, tmp_path, refusal, monkeypatch):
     from remix.deploy import dream_plan
 
     def huge(strategy, options, prior, images, spread):
@@ -264,12 +264,12 @@ def test_numbers_that_stop_being_finite_leave_the_last_good_state(digits, tmp_pa
 
     settings_for = dream_plan.settings_for
     monkeypatch.setattr(dream_plan, "settings_for", huge)
-    message = refusal("dream", digits.model, "--strategy", "pixels", "--out", tmp_path / "grid.png")
+    message = refusal("dream", trained.model, "--strategy", "pixels", "--out", tmp_path / "grid.png")
     assert "inversion stopped in step" in message
     assert [path.name for path in tmp_path.iterdir()] == ["grid-checkpoint.safetensors"]
 
 
-def test_a_checkpoint_is_written_on_the_way(digits, tmp_path, monkeypatch):
+def test_a_checkpoint_is_written_on_the_way(trained, tmp_path, monkeypatch):
     from remix.deploy import dreaming
 
     monkeypatch.setattr(dreaming, "_SAVE_EVERY", 0.0)
@@ -278,17 +278,17 @@ def test_a_checkpoint_is_written_on_the_way(digits, tmp_path, monkeypatch):
     monkeypatch.setattr(
         dreaming.DreamFiles, "save_checkpoint", lambda self, *parts: (written.append(1), save(self, *parts))
     )
-    dream(digits, tmp_path / "grid.png", *FEW)
+    dream(trained, tmp_path / "grid.png", *FEW)
     assert len(written) > 5
     assert not (tmp_path / "grid-checkpoint.safetensors").exists()
 
 
-def test_a_dream_that_is_damaged_or_foreign(digits, tmp_path):
-    path = dream(digits, tmp_path / "grid.png").with_suffix(".safetensors")
+def test_a_dream_that_is_damaged_or_foreign(trained, tmp_path):
+    path = dream(trained, tmp_path / "grid.png").with_suffix(".safetensors")
     data = bytearray(path.read_bytes())
     data[-5] ^= 1
     path.write_bytes(data)
     with pytest.raises(ValueError, match="damaged"):
         load_dream(path)
     with pytest.raises(ValueError, match="'model', expected 'dream'"):
-        load_dream(digits.model)
+        load_dream(trained.model)
