@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
-from typing import Literal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from remix.data import Skipped
+    from remix.deploy.evaluation import Evaluation
+    from remix.deploy.learner import Learner
+    from remix.learning import LearnStep, Model
 
 __all__ = ["learn"]
 
@@ -79,11 +92,21 @@ def learn(
         remix learn model2.remix photos/again --extend --check photos/test --out model3.remix
         remix learn digits/first --backbone convnet8 --out digits.remix
     """
-    from remix.deploy.learning_command import LearnOptions, learn_command
+    from rich.console import Console
 
-    typed = LearnOptions(
-        source, images, out, backbone, weights, options, mean, std, method, name, extend, check, device, overwrite
-    )
+    from remix.data.folder_scan import scan
+    from remix.deploy.evaluation import evaluate_folder
+    from remix.deploy.learning_monitor import LearningMonitor
+    from remix.deploy.recipe import WITHOUT_DREAMS
+    from remix.inversion import InversionStoppedError
+    from remix.learning import TrainingStoppedError
+    from remix.support.clock import RunClock
+    from remix.support.display import Display, duration, say
+
+    console = Console()
+    began = time.monotonic()
+    target = Path(out)
+    _check_paths(Path(source), images, target, overwrite)
     settings = {
         "freeze": freeze,
         "epochs": epochs,
@@ -96,7 +119,122 @@ def learn(
         "patience": patience,
         "seed": seed,
         "flip": False if no_flip else None,
+        "device": device,
     }
-    status = learn_command(typed, settings)
-    if status:
-        sys.exit(status)
+    given = {key: value for key, value in settings.items() if value is not None}
+    network = {"backbone": backbone, "weights": weights, "options": options, "mean": mean, "std": std}
+    learner = _new(network, method, given) if images is None else _opened(source, network, method, given)
+    known = learner.classes
+    data = learner.intake(source if images is None else images)
+    counts = data.train.counts()
+    say(console, f"{len(data.classes)} classes, {len(data.train)} images to learn from, {len(data.held)} held out")
+    few = [name for name, count in counts.items() if count < 5]
+    if few:
+        say(console, f"note: {few[0]} has only {counts[few[0]]} to learn from; 30 or more per class work well")
+    checked = () if check is None else scan(Path(check)).classes
+    before = evaluate_folder(learner.model, check) if check and {*known} & {*checked} else None
+    try:
+        with Display(console) as display:
+            learner.monitor = LearningMonitor(display, bool(known) and learner.method not in WITHOUT_DREAMS)
+            outcome = learner.learn_intake(data, learner.settings, extend=extend, name=name or "")
+    except (TrainingStoppedError, InversionStoppedError) as error:
+        say(console, f"remix learn: {error}; nothing was written", "red")
+        sys.exit(1)
+    try:
+        learner.save(target)
+    except OSError as error:
+        reason = "no space is left on its disk" if error.errno == errno.ENOSPC else os.strerror(error.errno or 0)
+        say(console, f"remix learn: {target} could not be written: {reason}; nothing was changed", "red")
+        sys.exit(1)
+    after = evaluate_folder(learner.model, check) if check and {*learner.classes} & {*checked} else None
+    if check and after is None:
+        say(console, f"note: {check} has none of the model's classes, so nothing was tested on it")
+    for note in learner.notes:
+        say(console, f"note: {note}")
+    console.print(_table(learner.model, outcome.step, len(known), before, after))
+    _say_skipped(console, data.skipped + (after.skipped if after is not None else ()))
+    megabytes = target.stat().st_size / 2**20
+    say(console, f"{target}: {len(learner.classes)} classes, {megabytes:.1f} MB, no image in it")
+    say(console, f"{duration(time.monotonic() - began)}, peak memory {RunClock().peak >> 20:,} MiB")
+
+
+def _check_paths(source: Path, images: str | None, out: Path, overwrite: bool) -> None:
+    if images is None and source.is_file():
+        raise ValueError(f"name the folder of new images too: remix learn {source} NEW_IMAGES/ --out {out}")
+    if images is not None and source.is_dir():
+        raise ValueError(
+            f"{source} is a folder: the model comes first, remix learn model.remix NEW_IMAGES/ --out {out}"
+        )
+    if out.is_dir():
+        raise ValueError(f"--out {out} is a folder; name a file in it, such as {out / 'model.remix'}")
+    if out.exists() and source.exists() and out.samefile(source):
+        raise ValueError(f"--out {out} is the model itself, which is never changed: choose another name")
+    if out.exists() and not overwrite:
+        raise ValueError(f"{out} exists already: choose another name, or add --overwrite")
+    if not out.parent.is_dir():
+        raise ValueError(f"there is no folder {out.parent} to write {out.name} to")
+    if not os.access(out.parent, os.W_OK):
+        raise ValueError(f"no permission to write to the folder {out.parent}")
+
+
+def _new(network: dict[str, str | None], method: str | None, settings: dict[str, Any]) -> Learner:
+    from remix.deploy.learner import Learner
+    from remix.deploy.sources import read_numbers, read_options
+
+    if network["weights"] is not None and network["backbone"] is None:
+        raise ValueError("weights do not say what network they belong to: give --backbone (see: remix backbones)")
+    return Learner(
+        network["backbone"] or "resnet32", method or "remix", weights=network["weights"],
+        options=read_options(network["options"]), mean=read_numbers("--mean", network["mean"]),
+        std=read_numbers("--std", network["std"]), **settings,
+    )  # fmt: skip
+
+
+def _opened(source: str, network: dict[str, str | None], method: str | None, settings: dict[str, Any]) -> Learner:
+    from remix.deploy.learner import load
+
+    for option, value in network.items():
+        if value is not None:
+            raise ValueError(f"--{option} is for the first step; {source} has its network already")
+    learner = load(source, **settings)
+    if method is not None:
+        learner.use_method(method)
+    return learner
+
+
+def _table(model: Model, step: LearnStep, old: int, before: Evaluation | None, after: Evaluation | None) -> Table:
+    from rich.table import Table
+
+    table = Table("classes", "tested on", title="accuracy in percent", title_justify="left")
+    for column in ("before", "now"):
+        table.add_column(column, justify="right")
+    found, new = step.accuracies, len(model.classes) - old
+    if "held-out images" in found:
+        table.add_row(f"all {new}", "held-out images", "", f"{found['held-out images']:.1f}")
+    if "new classes, held-out images" in found:
+        what = f"{new} new" if not step.extended else f"{len(step.classes)} in the folder"
+        table.add_row(what, "held-out images", "", f"{found['new classes, held-out images']:.1f}")
+    if after is not None:
+        for what, labels in ((f"{old} old", range(old)), (f"{new} new", range(old, old + new))):
+            now = _accuracy(after, labels)
+            if now is not None:
+                was = _accuracy(before, labels) if before is not None and labels.start == 0 else None
+                table.add_row(what, "--check images", "" if was is None else f"{was:.1f}", f"{now:.1f}")
+    return table
+
+
+def _accuracy(found: Evaluation, labels: range) -> float | None:
+    """Share of the images of these classes that were read right, in percent; None if there are none."""
+    counts = [found.of_class(label) for label in labels if label < len(found.classes)]
+    images = sum(count for count, _ in counts)
+    return 100 * sum(right for _, right in counts) / images if images else None
+
+
+def _say_skipped(console: Console, skipped: tuple[Skipped, ...]) -> None:
+    from remix.data.errors import left_out
+    from remix.support.display import say
+
+    if skipped:
+        say(console, f"{len(skipped):,} {'were' if len(skipped) > 1 else 'was'} left out:")
+    for line in left_out(skipped):
+        say(console, f"  {line}")
