@@ -1,8 +1,12 @@
-"""Shared by all tests: reproducible randomness, one thread per worker, signals that act, the folder of real data."""
+"""Shared by all tests: reproducible randomness, one thread per worker, signals that act, real data, a stored model."""
+
+from __future__ import annotations
 
 import os
+import shutil
 import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # before numpy and torch start their thread pools
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -10,6 +14,12 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # before numpy and torch start their th
 import pytest
 import torch
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from remix.learning import Model
+
+STORED = Path(__file__).parent / "learning" / "files" / "model-v2.remix"
+STORED_CLASSES = ("zero", "one", "two", "drei ³")
 
 settings.register_profile("remix", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("remix")
@@ -53,3 +63,48 @@ def refusal(capsys):
         return capsys.readouterr().err
 
     return run
+
+
+@pytest.fixture
+def model_file(tmp_path) -> Path:
+    """A network that knows four digits."""
+    return Path(shutil.copy(STORED, tmp_path / "model.remix"))
+
+
+@pytest.fixture(scope="session")
+def model() -> Model:
+    """The same, opened."""
+    from remix.learning import load_model
+
+    return load_model(STORED)
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory) -> Path:
+    """Test images of four digits, ten each: CLASS/N.png."""
+    from PIL import Image
+
+    from remix.data import load
+
+    root = tmp_path_factory.mktemp("digits")
+    test = load("digits").test
+    for label, name in enumerate(STORED_CLASSES):
+        (root / name).mkdir()
+        rows = (test.labels == label).nonzero()[:10, 0]
+        for number, row in enumerate(rows.tolist()):
+            Image.fromarray(test.images[row, 0].numpy()).save(root / name / f"{number}.png")
+    return root
+
+
+@pytest.fixture
+def mislabelled(digits, tmp_path) -> Path:
+    """Ten zeros; ten ones and three zeros that are called ones; two twos."""
+    root = tmp_path / "test"
+    shutil.copytree(digits / "zero", root / "zero")
+    shutil.copytree(digits / "one", root / "one")
+    for k in range(3):
+        shutil.copy(digits / "zero" / f"{k}.png", root / "one" / f"zero-{k}.png")
+    (root / "two").mkdir()
+    for k in range(2):
+        shutil.copy(digits / "two" / f"{k}.png", root / "two")
+    return root

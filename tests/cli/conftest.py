@@ -86,3 +86,19 @@ def trained(tmp_path_factory) -> Digits:
     main(["measure", str(files.images), *files.network, "--out", str(files.model), *both])
     torch.set_num_threads(threads)
     return files
+
+
+@pytest.fixture
+def remix(capsys):
+    """Runs a command; its status and what it printed to standard output and standard error."""
+
+    def run(*words) -> tuple[int, str, str]:
+        try:
+            main([str(word) for word in words])
+            status = 0
+        except SystemExit as end:
+            status = end.code
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return run

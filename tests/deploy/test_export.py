@@ -1,14 +1,10 @@
-"""`remix export`: other programs give the model's answers, and nothing is written unless they do."""
+"""Exported networks: other programs give the model's answers, and nothing is written unless they do."""
 
 from __future__ import annotations
 
 import copy
-import errno
 import json
 import os
-import resource
-import subprocess
-import sys
 import zipfile
 from dataclasses import replace
 
@@ -35,24 +31,6 @@ def test_the_plain_network_gives_the_models_logits(model):
     assert network.fc.weight.shape == (4, 16)
     assert not any(parameter.requires_grad for parameter in network.parameters())
     assert all(parameter.requires_grad for parameter in model.classifier.parameters())
-
-
-@pytest.mark.parametrize("format", FORMATS)
-def test_every_format_through_the_command(remix, model_file, format):
-    before = model_file.read_bytes()
-    status, out, err = remix("export", model_file, "--format", format)
-    assert (status, err) == (0, "")
-    file = model_file.with_suffix(SUFFIXES[format])
-    assert str(file) in out
-    assert "checked with " + {"onnx": "onnxruntime", "torch": "torch.export"}.get(format, format) in out
-    assert "logits differ by at most" in out
-    assert model_file.read_bytes() == before
-    made = {file.name} | ({"model.json"} if format == "safetensors" else set())
-    assert set(os.listdir(file.parent)) == {"model.remix"} | made
-    status, _, err = remix("export", model_file, "--format", format)
-    assert status == 2
-    assert "is there already: --overwrite replaces it" in err
-    assert remix("export", model_file, "--format", format, "--overwrite")[0] == 0
 
 
 def test_onnx_has_a_free_batch_and_tells_its_classes(model, tmp_path):
@@ -121,22 +99,6 @@ def test_the_key_names_are_the_usual_ones(name, options, key, tmp_path):
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_no_space_left(remix, model_file, format, monkeypatch):
-    target = model_file.with_suffix(SUFFIXES[format])
-    target.write_text("what was there")
-
-    def full(_: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    status, _, err = remix("export", model_file, "--format", format, "--overwrite")
-    assert status == 2
-    assert "No space left on device" in err
-    assert target.read_text() == "what was there"
-    assert set(os.listdir(target.parent)) == {"model.remix", target.name}
-
-
-@pytest.mark.parametrize("format", FORMATS)
 def test_a_model_that_gives_nan_is_not_exported(model, format, tmp_path):
     broken = replace(model, classifier=copy.deepcopy(model.classifier))
     with torch.no_grad():
@@ -144,29 +106,6 @@ def test_a_model_that_gives_nan_is_not_exported(model, format, tmp_path):
     with pytest.raises(ValueError, match=r"NaN or infinite"):
         export(broken, format, tmp_path / "m")
     assert os.listdir(tmp_path) == []
-
-
-@pytest.mark.parametrize("format", FORMATS)
-def test_a_file_that_may_not_be_so_long_is_a_sentence(model_file, format):
-    def short_of_room() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
-
-    words = [sys.executable, "-m", "remix.cli", "export", str(model_file), "--format", format]
-    done = subprocess.run(words, capture_output=True, text=True, preexec_fn=short_of_room, timeout=120)
-    assert done.returncode == 2
-    assert done.stderr == "remix export: [Errno 27] File too large\n"
-    assert os.listdir(model_file.parent) == ["model.remix"]
-
-
-def test_ctrl_c_leaves_nothing(remix, model_file, monkeypatch):
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(exporting, "_compare", interrupt)
-    status, _, err = remix("export", model_file, "--format", "safetensors")
-    assert status == 130
-    assert "interrupted, nothing was written" in err
-    assert os.listdir(model_file.parent) == ["model.remix"]
 
 
 def test_other_answers_are_not_written(model, tmp_path, monkeypatch):
@@ -179,19 +118,6 @@ def test_other_answers_are_not_written(model, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="does not give the model's answers"):
         export(model, "torch", tmp_path / "m.pt2")
     assert os.listdir(tmp_path) == []
-
-
-def test_what_a_person_can_set_right(remix, model_file, model, monkeypatch, tmp_path):
-    assert "--format knows onnx, torch, safetensors, got 'tf'" in remix("export", model_file, "--format", "tf")[2]
-    assert "must end in .onnx" in remix("export", model_file, "--format", "onnx", "--out", "m.pb")[2]
-    assert "no file" in remix("export", tmp_path / "none.remix", "--format", "torch")[2]
-    with pytest.raises(ValueError, match="--format knows"):
-        export(model, "tf", tmp_path / "m.tf")
-    monkeypatch.setattr(export_formats, "find_spec", lambda name: None)
-    status, _, err = remix("export", model_file, "--format", "onnx")
-    assert status == 2
-    assert "needs onnx and onnxscript, which are not installed: pip install 'remix-dfcil[onnx]'" in err
-    assert os.listdir(model_file.parent) == ["model.remix"]
 
 
 def test_the_device_and_precision_of_the_model_do_not_matter(model, tmp_path):

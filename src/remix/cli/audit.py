@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from remix.cli.output import note, note_left_out, show
+from remix.cli.parser import split_words
 from remix.support.text import printable
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def audit(
     from remix.learning import load_model
     from remix.learning.devices import as_device, on_device
 
-    named = None if classes is None else tuple(word.strip() for word in classes.split(",") if word.strip())
+    named = None if classes is None else tuple(split_words(classes))
     options = DreamOptions(named, count, strategy, steps=steps, seed=seed)
     figure = None if out is None else Path(out)
     if figure is not None:
