@@ -106,7 +106,7 @@ def test_weights_with_a_file_of_statistics_dream_as_the_model_does(trained, tmp_
 def test_refusals(trained, tmp_path, refusal):
     start = ("dream", trained.model, "--out", tmp_path / "grid.png")
     for options, expected in (
-        (("--classes", "zero,tow"), "no class 'tow'; did you mean 'two'? The model knows: zero, one, two, three"),
+        (("--classes", "zero,tow"), "no class 'tow' (did you mean 'two'?); the model knows: zero, one, two, three"),
         (("--classes", "one,one"), "asked for twice"),
         (("--strategy", "sleep"), "unknown strategy 'sleep'; there are: layerwise, pixels, pyramid, generator"),
         (("--prior", "gamma"), "unknown prior 'gamma'; there are: none, diagonal, laplace, laplace-dct, dense"),
@@ -166,7 +166,7 @@ def pressed(monkeypatch):
     """Makes the engine stop as if Ctrl-C had been pressed after so many steps."""
 
     def after(steps: int) -> None:
-        from remix.support.interrupt import PoliteInterrupt
+        from remix.support.interrupts import PoliteInterrupt
 
         left = [steps]
 

@@ -133,7 +133,7 @@ def test_a_write_that_fails_leaves_the_old_file(model, saved, monkeypatch):
 
 def test_unknown_class_names_the_closest(model):
     assert model.labels(["dog", "Bär"]) == [1, 2]
-    with pytest.raises(ValueError, match=r"no class 'dgo'; did you mean 'dog'\? The model knows: cat, dog, Bär"):
+    with pytest.raises(ValueError, match=r"no class 'dgo' \(did you mean 'dog'\?\); the model knows: cat, dog, Bär"):
         model.labels(["dgo"])
 
 

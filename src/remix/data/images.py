@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 
 import torch
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from remix.data.errors import DataError, UnreadableImage
 from remix.data.preprocessing import Preprocessing
+from remix.support.text import did_you_mean
 
 __all__ = ["ImageDataset", "ImageFiles"]
 
@@ -155,8 +155,7 @@ class ImageDataset:
             return name
         if isinstance(name, str) and name in self.classes:
             return self.classes.index(name)
-        close = get_close_matches(str(name), self.classes, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        hint = did_you_mean(str(name), self.classes)
         shown = ", ".join(self.classes[:20]) + (", ..." if len(self.classes) > 20 else "")
         raise DataError(f"no class {name!r}{hint}; there are {len(self.classes)}: {shown}")
 

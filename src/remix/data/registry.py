@@ -6,13 +6,12 @@ import inspect
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from remix.data.errors import DataError, MissingData
 from remix.data.splits import Splits
-from remix.support.text import printable
+from remix.support.text import did_you_mean, printable
 
 __all__ = ["Download", "Entry", "dataset", "find_dataset", "list_datasets", "load", "missing", "place_of"]
 
@@ -101,8 +100,7 @@ def find_dataset(name: str) -> Entry:
 
     """
     if name not in _entries:
-        close = get_close_matches(name, _entries, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        hint = did_you_mean(name, _entries)
         raise DataError(
             f"no data set or folder is called {name!r}{hint}; known: {', '.join(_entries)}; "
             "or give the path of a folder with one sub-folder of images per class"

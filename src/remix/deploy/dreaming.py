@@ -19,7 +19,7 @@ from remix.deploy.term_plots import save_terms
 from remix.inversion import Dream, GeneratorSettings, InversionStoppedError, Progress
 from remix.learning import Model
 from remix.support.display import Display
-from remix.support.interrupt import PoliteInterrupt
+from remix.support.interrupts import PoliteInterrupt
 
 __all__ = ["ClassResult", "DreamReport", "announce", "describe", "run_dream"]
 

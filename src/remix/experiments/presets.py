@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from remix.support.documents import DocumentError, parse_yaml, read_yaml
 from remix.support.files import why_unreadable
 from remix.support.settings import SettingError
-from remix.support.text import printable, shown
+from remix.support.text import did_you_mean, printable, shown
 
 __all__ = ["list_presets", "read_preset"]
 
@@ -57,10 +56,9 @@ def _read(name: str) -> dict[str, Any]:
         except (OSError, DocumentError) as error:
             raise SettingError(why_unreadable(path, error)) from error
     if name not in _names():
-        close = get_close_matches(name, _names(), n=1, cutoff=0.5)
-        hint = f"did you mean {close[0]!r}? " if close else ""
+        hint = did_you_mean(name, _names())
         known = ", ".join(sorted(_names(), key=_rank))
-        raise SettingError(f"there is no preset {shown(name)}; {hint}there are: {known}; or give a file NAME.yaml")
+        raise SettingError(f"there is no preset {shown(name)}{hint}; there are: {known}; or give a file NAME.yaml")
     return _content(parse_yaml(_file(name).read_text()), name)
 
 

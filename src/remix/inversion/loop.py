@@ -11,7 +11,6 @@ from torch import Tensor
 
 from remix.inversion.adam import Adam
 from remix.inversion.checkpoint import Checkpoint
-from remix.inversion.interrupts import uninterrupted
 from remix.inversion.loop_state import LoopState
 from remix.inversion.objective import Objective
 from remix.inversion.observed import Section
@@ -19,6 +18,7 @@ from remix.inversion.schedule import Schedule
 from remix.inversion.term import Term
 from remix.inversion.variables import Variable
 from remix.statistics import NonFiniteActivationError, Point
+from remix.support.interrupts import uninterrupted
 
 __all__ = ["InversionStoppedError", "StepReport", "Task", "optimise"]
 

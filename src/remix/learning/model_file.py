@@ -19,7 +19,7 @@ from remix.networks.probe import evaluating, probe_images
 from remix.networks.weights import check_numbers
 from remix.statistics import DamagedFileError, Memory, StoredTensor, check_layers, read_file, read_header, write_file
 from remix.support.memory_errors import out_of_memory
-from remix.support.text import printable
+from remix.support.text import did_you_mean, printable
 
 __all__ = ["KIND", "OLDEST", "VERSION", "Model", "load_model", "save_model"]
 
@@ -289,11 +289,8 @@ def _unlisted(value: Any) -> Any:
 
 
 def _closest(name: str, known: Sequence[str], limit: int = 30) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, known, n=1, cutoff=0.5)
     listed = ", ".join(known[:limit]) + (f", ... ({len(known)} in all)" if len(known) > limit else "")
-    return (f"; did you mean {close[0]!r}?" if close else ".") + f" The model knows: {listed}"
+    return f"{did_you_mean(name, known)}; the model knows: {listed}"
 
 
 def _sentence(error: BaseException) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from remix.learning.method import Method
+from remix.support.text import did_you_mean
 
 __all__ = ["create_method", "list_methods", "method", "method_class"]
 
@@ -41,9 +41,7 @@ def method_class(name: str) -> type[Method]:
 
     """
     if name not in _METHODS:
-        close = get_close_matches(name, _METHODS, n=1, cutoff=0.5)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        raise ValueError(f"there is no method {name!r}; {hint}there are: {', '.join(_METHODS)}")
+        raise ValueError(f"there is no method {name!r}{did_you_mean(name, _METHODS)}; there are: {', '.join(_METHODS)}")
     return _METHODS[name]
 
 
@@ -58,9 +56,8 @@ def create_method(name: str, **settings: Any) -> Method:
     known = list(inspect.signature(kind).parameters)
     for setting in settings:
         if setting not in known:
-            close = get_close_matches(setting, known, n=1, cutoff=0.5)
-            hint = f"did you mean {close[0]!r}? " if close else ""
-            raise ValueError(f"method {name!r} has no setting {setting!r}; {hint}it has: {', '.join(known) or 'none'}")
+            hint = did_you_mean(setting, known)
+            raise ValueError(f"method {name!r} has no setting {setting!r}{hint}; it has: {', '.join(known) or 'none'}")
     return kind(**settings)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from difflib import get_close_matches
 from fnmatch import fnmatch
 from functools import partial
 from typing import Any, TypeVar
@@ -12,6 +11,7 @@ from typing import Any, TypeVar
 import torch
 
 from remix.networks.backbone import Backbone
+from remix.support.text import did_you_mean
 
 Factory = TypeVar("Factory", bound=Callable[..., Any])
 
@@ -70,7 +70,7 @@ def create_backbone(name: str, **options: object) -> Backbone:
     for option in options:
         if option not in known:
             raise TypeError(
-                f"backbone {name!r} has no option {option!r}{_hint(option, list(known))}; it takes: "
+                f"backbone {name!r} has no option {option!r}{did_you_mean(option, list(known))}; it takes: "
                 + ", ".join(f"{key}={value!r}" for key, value in known.items())
             )
     return factory(**options)
@@ -88,10 +88,5 @@ def seeded_backbone(name: str, seed: int, **options: object) -> Backbone:
 def _find(name: str) -> Callable[..., Backbone]:
     if name not in _factories:
         names = list_backbones()
-        raise ValueError(f"no backbone is called {name!r}{_hint(name, names)}; known: {', '.join(names)}")
+        raise ValueError(f"no backbone is called {name!r}{did_you_mean(name, names)}; known: {', '.join(names)}")
     return _factories[name]
-
-
-def _hint(word: str, known: list[str]) -> str:
-    close = get_close_matches(word, known, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+
+from remix.support.text import did_you_mean
 
 __all__ = ["TARGETS", "Reproduction", "reproduce_target"]
 
@@ -83,9 +84,7 @@ def reproduce_target(target: str, wanted: Reproduction, console: Console) -> boo
 
     """
     if target not in TARGETS:
-        close = get_close_matches(target, TARGETS, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
-        raise ValueError(f"unknown target {target!r}{hint}; there are: {', '.join(TARGETS)}")
+        raise ValueError(f"unknown target {target!r}{did_you_mean(target, TARGETS)}; there are: {', '.join(TARGETS)}")
     if wanted.scale not in ("mini", "paper"):
         raise ValueError(f"--scale must be mini or paper, got {wanted.scale!r}")
     if wanted.memory is not None and wanted.memory <= 0:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 import types
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from remix.support.text import shown
+from remix.support.text import did_you_mean, shown
 
 __all__ = ["SettingError", "overlay", "plain", "set_path", "unknown_name"]
 
@@ -70,10 +69,10 @@ def set_path(target: dict[str, Any], path: str, value: Any) -> None:
 
 def unknown_name(name: str, known: list[str], at: str) -> SettingError:
     """The error for a name that is not there."""
-    close = get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]!r}? " if close else ""
     where = f"{shown(at)} has" if at else "there is"
-    return SettingError(f"{where} no setting {shown(name)}; {hint}known: {', '.join(known) or 'none'}")
+    return SettingError(
+        f"{where} no setting {shown(name)}{did_you_mean(name, known)}; known: {', '.join(known) or 'none'}"
+    )
 
 
 def _convert(value: Any, hint: Any, default: Any, at: str) -> Any:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
 
-__all__ = ["csv_cell", "printable", "shown"]
+__all__ = ["csv_cell", "did_you_mean", "printable", "shown"]
 
 _LONGEST = 80  # letters of a value in a message
 
@@ -12,6 +14,12 @@ _LONGEST = 80  # letters of a value in a message
 def printable(text: Path | str) -> str:
     """A file name, or any text, that every terminal can show: control characters and what is not UTF-8 are escaped."""
     return "".join(c if c.isprintable() else _escaped(c) for c in str(text))
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """ " (did you mean 'x'?)" for the known word that is nearest to a mistyped one, or nothing."""
+    close = get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def shown(value: object) -> str:

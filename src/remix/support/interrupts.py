@@ -1,14 +1,15 @@
-"""Ctrl-C that lets the step that is under way come to its end."""
+"""Ctrl-C at the right moment."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
-__all__ = ["PoliteInterrupt"]
+__all__ = ["PoliteInterrupt", "uninterrupted"]
 
 
 class PoliteInterrupt:
@@ -51,3 +52,33 @@ class PoliteInterrupt:
         if self.pressed:
             self.pressed = False
             raise KeyboardInterrupt
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Let Ctrl-C wait until the block has ended, so that what the block changes is changed as a whole.
+
+    Raises:
+        KeyboardInterrupt: at the end, if Ctrl-C was pressed in between.
+
+    """
+    if threading.current_thread() is not threading.main_thread():  # Python delivers Ctrl-C to the main thread only
+        yield
+        return
+    pressed = False
+
+    def remember(_: int, __: FrameType | None) -> None:
+        nonlocal pressed
+        pressed = True
+
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is not signal.default_int_handler:  # somebody else looks after Ctrl-C
+        yield
+        return
+    signal.signal(signal.SIGINT, remember)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if pressed:
+        raise KeyboardInterrupt
