@@ -6,10 +6,10 @@ import signal
 from io import StringIO
 
 import pytest
-from remix.support.interrupts import PoliteInterrupt
 from rich.console import Console
 
 from remix.support.display import Display, duration
+from remix.support.interrupts import PoliteInterrupt
 
 
 @pytest.mark.parametrize(
