@@ -13,7 +13,7 @@ import csv
 from pathlib import Path
 from statistics import fmean
 
-from remix.experiments.run_command import RunOptions, resolve
+from remix.experiments.run_config import resolve
 from remix.experiments.run_plan import plan_run
 from remix.methods import list_methods
 from remix.reproduce.estimate import seconds_per_image
@@ -33,11 +33,11 @@ def main() -> None:
     keep_freed_memory()  # as `remix run` does
     with (typed.docs / "table1.csv").open() as file:
         runs = [row for row in csv.DictReader(file) if row["preset"] == PRESET]
-    each = seconds_per_image(resolve(RunOptions(PRESET)), typed.steps)
+    each = seconds_per_image(resolve(PRESET), typed.steps)
     rows = []
     for method in list_methods():
         spent = [float(row["processor_minutes"]) for row in runs if row["method"] == method]
-        images = plan_run(resolve(RunOptions(PRESET, method)), None).work
+        images = plan_run(resolve(PRESET, method=method), None).work
         bare = images * each / 60
         rows.append(
             {

@@ -1,6 +1,5 @@
 """A run that is killed, at any moment, and gone on with ends with the same bytes as one that was not."""
 
-import io
 import json
 import multiprocessing
 import os
@@ -10,11 +9,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from rich.console import Console
-from tiny_runs import tiny
+from tiny_runs import run_saving, tiny
 
 from remix.experiments.metrics_file import MetricsFile, read_events
-from remix.experiments.run_command import run_command
 from remix.experiments.run_monitor import RunMonitor
 from remix.experiments.run_state import RunState, Saving
 from remix.inversion import Checkpoint
@@ -38,7 +35,7 @@ def _one_thread():
 
 
 def go(method: str, out: Path, saving: Saving, resume: bool = True) -> int:
-    return run_command(tiny(method, out), resume=resume, console=Console(file=io.StringIO()), saving=saving)
+    return run_saving(tiny(method, out), saving, resume)
 
 
 @pytest.fixture(scope="module")
@@ -91,17 +88,15 @@ def test_the_time_of_an_interrupted_inversion_counts(tmp_path, monkeypatch):
     assert 60 <= json.loads((tmp_path / "run" / "summary.json").read_text())["minutes"]["dream"] < 120
 
 
-def test_dreams_too_large_to_save_are_said_to_be_lost(tmp_path, monkeypatch):
+def test_dreams_too_large_to_save_are_said_to_be_lost(tmp_path, monkeypatch, capsys):
     def inversion(self, progress):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(RunMonitor, "inversion", inversion)
     for largest, lost in ((0, "the part of the dreams under way"), (2**30, "the last minute or epoch")):
-        text = io.StringIO()
         saving = Saving(inversion=0.0, largest=largest)
-        console = Console(file=text, width=300)
-        assert run_command(tiny("remix", tmp_path / "run"), resume=True, console=console, saving=saving) == 130
-        assert f"interrupted; all but {lost}" in text.getvalue()
+        assert run_saving(tiny("remix", tmp_path / "run"), saving, resume=True) == 130
+        assert f"interrupted; all but {lost}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("method", ["finetune", "joint", "deepinversion", "rdfcil", "remix"])
@@ -223,13 +218,11 @@ def test_kill_9_at_ten_moments(unbroken, tmp_path):
     """Real processes, killed after random times."""
     os.environ["OMP_NUM_THREADS"] = "1"
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["remix.experiments.run_command", "lightning_fabric", "sklearn.datasets"])
+    context.set_forkserver_preload(["remix.experiments.run", "lightning_fabric", "sklearn.datasets"])
     chance = random.Random(0)
 
     def start(method: str, out: Path) -> multiprocessing.process.BaseProcess:
-        process = context.Process(
-            target=run_command, args=(tiny(method, out),), kwargs={"resume": True, "saving": ALWAYS}
-        )
+        process = context.Process(target=run_saving, args=(tiny(method, out), ALWAYS, True))
         process.start()
         return process
 

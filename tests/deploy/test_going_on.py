@@ -4,13 +4,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny_runs import tiny
+from tiny_runs import remix_run, tiny
 from torch import nn
 
 import remix
 from remix.deploy.few_images import FewImagesDiagonal
 from remix.deploy.step import Start, _Watch
-from remix.experiments.run_command import run_command
 from remix.learning import Learner as Engine
 from remix.learning import TensorReplay
 from remix.statistics import ClassMeter, LayerMeter, feature_point, measure_layers, run_meters
@@ -44,7 +43,7 @@ def test_statistics_of_other_kinds_are_reduced_to_those_that_are_measured():
 
 
 def test_a_model_of_a_run_learns_more_and_dreams_what_it_learned(tmp_path):
-    assert run_command(tiny("remix", tmp_path / "run")) == 0
+    assert remix_run(tiny("remix", tmp_path / "run")) == 0
     found = remix.load(tmp_path / "run" / "model.remix", **QUICK)
     assert found.model.memory.selectors is not None
     found.learn(digits([7]), classes=NAMES)

@@ -9,8 +9,8 @@ import yaml
 from rich.console import Console
 
 from remix.cli import main
-from remix.experiments.compare import compare_runs, format_comparison, show_matrices
-from remix.experiments.run_command import RunOptions, resolve
+from remix.experiments.compare import compare_runs, format_comparison
+from remix.experiments.run_config import resolve
 from remix.experiments.run_directory import RunDirectoryError
 from remix.experiments.variants import variant_names
 from remix.learning.metrics import AccuracyMatrix
@@ -30,7 +30,7 @@ def finished(folder, method, seed, last, on="digits", **config):
         "minutes": {}, "minutes_in_all": 2.0, "processor_minutes": 2.0, "peak_memory_mib": 100,
     }  # fmt: skip
     (folder / "summary.json").write_text(json.dumps(summary))
-    values = resolve(RunOptions("digits", method, seed)).to_plain() | config
+    values = resolve("digits", method=method, seed=seed).to_plain() | config
     (folder / "config.yaml").write_text(yaml.safe_dump(values))
     return folder
 
@@ -67,10 +67,11 @@ def test_formats(runs):
         format_comparison(found, "html")
 
 
-def test_two_matrices_fit_side_by_side(runs):
-    text = io.StringIO()
-    show_matrices(compare_runs([runs]), Console(file=text, width=80))
-    assert any("finetune, seed 0" in line and "remix, seed 0" in line for line in text.getvalue().splitlines())
+def test_two_matrices_fit_side_by_side(runs, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    main(["compare", str(runs), "--matrices"])
+    lines = capsys.readouterr().out.splitlines()
+    assert any("finetune, seed 0" in line and "remix, seed 0" in line for line in lines)
 
 
 def test_what_cannot_be_compared(runs, tmp_path):
@@ -95,7 +96,7 @@ def test_unequal_runs_are_pointed_out(runs, tmp_path):
 
 def test_runs_on_other_data_are_another_line_and_no_difference_is_taken(runs):
     for seed in (0, 5):
-        typed = resolve(RunOptions("digits", "remix", seed, assignments=["data.tasks=2"])).to_plain()
+        typed = resolve("digits", method="remix", seed=seed, assignments=["data.tasks=2"]).to_plain()
         finished(runs / f"two-{seed}", "remix", seed, 50, "two tasks", data=typed["data"])
     found = compare_runs([runs])
     assert list(found.summaries) == ["finetune", "remix (data.tasks=2)", "remix (data.tasks=5)"]
@@ -132,7 +133,7 @@ def test_the_command(runs, capsys):
 
 
 def test_one_method_with_two_settings_is_compared_with_itself(runs):
-    typed = resolve(RunOptions("digits", "remix", 0, assignments=["settings.inversion.prior.form=typical"])).to_plain()
+    typed = resolve("digits", method="remix", seed=0, assignments=["settings.inversion.prior.form=typical"]).to_plain()
     for seed, last in ((0, 85), (1, 88)):
         finished(runs / f"typical-{seed}", "remix", seed, last, settings=typed["settings"])
     found = compare_runs([runs])
@@ -146,7 +147,7 @@ def test_one_method_with_two_settings_is_compared_with_itself(runs):
 def test_settings_that_a_name_has_no_room_for_still_tell_runs_apart(runs):
     other = ["settings.first.epochs=3", "settings.head.epochs=3", "settings.last_block.epochs=3", "settings.samples=9"]
     for number, words in enumerate((other, *([f"settings.inversion.prior.weight={w}"] for w in (0.1, 0.2, 0.3)))):
-        typed = resolve(RunOptions("digits", "remix", 0, assignments=[*words, "settings.network.epochs=4"])).to_plain()
+        typed = resolve("digits", method="remix", seed=0, assignments=[*words, "settings.network.epochs=4"]).to_plain()
         finished(runs / f"other-{number}", "remix", 0, 50 + number, settings=typed["settings"])
     names = [name for name in compare_runs([runs]).summaries if name.startswith("remix")]
     assert len(names) == 5
@@ -154,7 +155,7 @@ def test_settings_that_a_name_has_no_room_for_still_tell_runs_apart(runs):
 
 
 def test_latex_can_be_compiled_and_holds_nothing_but_a_table_and_comments(runs, capsys):
-    typed = resolve(RunOptions("digits", "remix", 0, assignments=["settings.last_block.epochs=0"])).to_plain()
+    typed = resolve("digits", method="remix", seed=0, assignments=["settings.last_block.epochs=0"]).to_plain()
     finished(runs / "other", "remix", 0, 70, settings=typed["settings"])
     main(["compare", str(runs), "--format", "latex"])
     lines = capsys.readouterr().out.splitlines()
@@ -201,7 +202,7 @@ def test_numbers_stay_numbers_in_csv():
 
 def test_thousands_of_runs_are_named_in_time_for_each():
     """Ten times the runs took a hundred times as long."""
-    settings = resolve(RunOptions("digits", "remix")).to_plain()["settings"]
+    settings = resolve("digits", method="remix").to_plain()["settings"]
     names = variant_names([("remix", settings | {"samples": number % 7}) for number in range(5000)])
     assert names[8] == "remix (samples=1)"
     assert len(set(names)) == 7

@@ -8,11 +8,10 @@ from contextlib import suppress
 
 import pytest
 import torch
-from tiny_runs import tiny
+from tiny_runs import remix_run, run_saving, tiny
 from written_runs import write_run
 
 from remix.cli import main
-from remix.experiments.run_command import run_command
 from remix.experiments.run_monitor import RunMonitor
 from remix.experiments.run_state import Saving
 from remix.statistics import DamagedFileError, read_file, write_file
@@ -124,12 +123,12 @@ def stopped(tmp_path_factory):
     for name, (what, how) in {"dreaming": ("inversion", stop), "training": ("epoch", epoch)}.items():
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(RunMonitor, what, how)
-            assert run_command(tiny("remix", folder / name), saving=Saving(0.0, 0.0, 0.0)) == 130
+            assert run_saving(tiny("remix", folder / name), Saving(0.0, 0.0, 0.0)) == 130
     return folder
 
 
 def again(out, **options) -> int:
-    return run_command(tiny("remix", out), resume=True, **options)
+    return remix_run(tiny("remix", out), resume=True, **options)
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "log.txt", "checkpoints/lock"])
@@ -257,4 +256,4 @@ def test_the_state_of_another_run_is_refused(stopped, tmp_path):
     options = tiny("remix", tmp_path / "run", "data.order=seed:1")
     shutil.copytree(stopped / "training" / "checkpoints", tmp_path / "run" / "checkpoints")
     with pytest.raises(DamagedFileError, match="not of this run: see classes"):
-        run_command(options, resume=True)
+        remix_run(options, resume=True)

@@ -7,8 +7,8 @@ import torch
 
 from remix.data import Augment
 from remix.experiments.presets import list_presets, read_preset
-from remix.experiments.run_command import RunOptions, load_stream, resolve
-from remix.experiments.run_config import RunConfig, build_config, differences, parse_assignments
+from remix.experiments.run_config import RunConfig, build_config, differences, parse_assignments, resolve
+from remix.experiments.run_data import load_tasks
 from remix.methods import list_methods
 from remix.support.settings import SettingError
 
@@ -185,8 +185,8 @@ def test_a_preset_may_say_only_what_differs_from_another(tmp_path):
 
 def test_validation_images_follow_a_seed_of_their_own():
     def held(*assignments, seed=0):
-        config = resolve(RunOptions("digits", seed=seed, assignments=assignments, validation=True))
-        return load_stream(config, None).test(0).images, config.data.tested_on
+        config = resolve("digits", seed=seed, assignments=assignments, validation=True)
+        return load_tasks(config.data, None).test(0).images, config.data.tested_on
 
     images, told = held()
     other_run, other_part = held(seed=1), held("data.validation_seed=1")

@@ -4,13 +4,12 @@ import json
 import shutil
 
 import pytest
-from tiny_runs import tiny
+from tiny_runs import remix_run, tiny
 from written_runs import write_run
 
 from remix.cli import main
 from remix.experiments import tensorboard_log
 from remix.experiments.metrics_file import read_events
-from remix.experiments.run_command import run_command
 from remix.experiments.run_monitor import RunMonitor
 from remix.experiments.tensorboard_log import TensorBoardLog
 from remix.support.settings import SettingError
@@ -66,15 +65,15 @@ def test_an_interrupted_run_has_every_step_once(tmp_path, monkeypatch):
     original = RunMonitor.epoch
     with monkeypatch.context() as patch:
         patch.setattr(RunMonitor, "epoch", interrupted)
-        assert run_command(tiny("finetune", out), log="tensorboard") == 130
-    assert run_command(tiny("finetune", out), resume=True, log="tensorboard") == 0
+        assert remix_run(tiny("finetune", out), log="tensorboard") == 130
+    assert remix_run(tiny("finetune", out), resume=True, log="tensorboard") == 0
     numbers, _ = scalars(out / "tensorboard")
     assert [step for step, _ in numbers["accuracy/mean over tasks"]] == [1, 2, 3]
     assert [step for step, _ in numbers["training/learning rate"]] == [1, 2, 3, 4, 5, 6]
     assert len(list((out / "tensorboard").iterdir())) == 1
     # A finished run can be written again, from its metrics alone.
     shutil.rmtree(out / "tensorboard")
-    assert run_command(tiny("finetune", out), resume=True, log="tensorboard") == 0
+    assert remix_run(tiny("finetune", out), resume=True, log="tensorboard") == 0
     assert scalars(out / "tensorboard")[0] == numbers
 
 
@@ -87,7 +86,7 @@ def test_without_tensorboard_it_is_said_before_anything_is_done(tmp_path, monkey
 
 def test_another_log_is_refused(tmp_path):
     with pytest.raises(SettingError, match="--log must be tensorboard, got 'wandb'"):
-        run_command(tiny("finetune", tmp_path / "run"), log="wandb")
+        remix_run(tiny("finetune", tmp_path / "run"), log="wandb")
 
 
 def test_help_names_it(capsys):
@@ -97,6 +96,6 @@ def test_help_names_it(capsys):
 
 
 def test_json_is_written_beside_it(tmp_path):
-    assert run_command(tiny("finetune", tmp_path / "run"), log="tensorboard") == 0
+    assert remix_run(tiny("finetune", tmp_path / "run"), log="tensorboard") == 0
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     assert json.loads(lines[0])["event"] == "start"

@@ -1,20 +1,17 @@
 """`remix run --test-every`: accuracy within a stage, without any effect on the run."""
 
-import io
 import json
 
 import pytest
-from rich.console import Console
-from tiny_runs import tiny
+from tiny_runs import remix_run, tiny
 
 from remix.experiments.metrics_file import read_events
-from remix.experiments.run_command import run_command
-from remix.report.command import report_command
+from remix.report import write_report
 from remix.support.settings import SettingError
 
 
 def go(method, out, *more, **options):
-    return run_command(tiny(method, out, *more), console=Console(file=io.StringIO()), **options)
+    return remix_run(tiny(method, out, *more), **options)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +41,7 @@ def test_testing_changes_nothing(tmp_path):  # both runs here, with the threads 
 
 
 def test_the_report_draws_it(tested, tmp_path):
-    report_command([str(tested)], str(tmp_path / "page.html"), console=Console(file=io.StringIO()))
+    write_report([str(tested)], str(tmp_path / "page.html"))
     page = (tmp_path / "page.html").read_text()
     assert "Accuracy while training" in page
     assert '"places":["first task, 2","first task, 4","first task, 5"]' in page
@@ -52,7 +49,7 @@ def test_the_report_draws_it(tested, tmp_path):
 
 def test_the_report_of_other_runs_has_no_room_for_it(tmp_path):
     assert go("finetune", tmp_path / "run") == 0
-    report_command([str(tmp_path / "run")], str(tmp_path / "page.html"), console=Console(file=io.StringIO()))
+    write_report([str(tmp_path / "run")], str(tmp_path / "page.html"))
     assert "Accuracy while training" not in (tmp_path / "page.html").read_text()
 
 

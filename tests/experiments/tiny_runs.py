@@ -1,8 +1,12 @@
 """Runs of `remix run digits` at a scale of a second or two."""
 
 from pathlib import Path
+from typing import Any
 
-from remix.experiments.run_command import RunOptions
+from remix.cli.run import perform, run
+from remix.experiments.run_config import RunConfig, resolve
+from remix.experiments.run_directory import RunDirectory
+from remix.experiments.run_state import Saving
 
 COMMON = ["data.tasks=3", "data.classes=3", "data.validation=0.8", "network.options={width: 4}", "batch_size=32"]
 _INVERTED = [
@@ -37,6 +41,26 @@ SETTINGS = {
 }
 
 
-def tiny(method: str, out: Path, *more: str, seed: int = 0) -> RunOptions:
-    """Three tasks of one digit, about 29 training images per class, a few epochs and steps."""
-    return RunOptions("digits", method, seed, out=str(out), assignments=[*COMMON, *SETTINGS[method], *more])
+def tiny(method: str, out: Path, *more: str, seed: int = 0) -> dict[str, Any]:
+    """What is typed for three tasks of one digit, about 29 training images per class, a few epochs and steps."""
+    words = [*COMMON, *SETTINGS[method], *more]
+    return {"preset": "digits", "method": method, "seed": seed, "out": str(out), "set": words}
+
+
+def config_of(typed: dict[str, Any]) -> RunConfig:
+    """The run that is typed."""
+    return resolve(typed["preset"], method=typed["method"], seed=typed["seed"], assignments=typed["set"])
+
+
+def remix_run(typed: dict[str, Any], **options: Any) -> int:
+    """The status of `remix run`."""
+    try:
+        run(**typed, **options)
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+def run_saving(typed: dict[str, Any], saving: Saving, resume: bool = False) -> int:
+    """The same of a run that is saved as often as ``saving`` says."""
+    return perform(config_of(typed), RunDirectory(typed["out"]), resume=resume, saving=saving)

@@ -11,7 +11,7 @@ import torch
 import yaml
 
 from remix.deploy.grids import GridRow, save_grid
-from remix.experiments.run_command import RunOptions, resolve
+from remix.experiments.run_config import resolve
 from remix.learning.metrics import AccuracyMatrix
 
 TASKS = 3
@@ -35,8 +35,8 @@ def write_run(
 ) -> Path:
     """A run of three tasks of 100 test images, of which ``learned`` were learned; finished if that is all of them."""
     folder.mkdir(parents=True)
-    options = RunOptions("digits", method, seed, assignments=[f"data.tasks={TASKS}", "data.classes=9", *assignments])
-    config = resolve(options).to_plain()
+    words = [f"data.tasks={TASKS}", "data.classes=9", *assignments]
+    config = resolve("digits", method=method, seed=seed, assignments=words).to_plain()
     (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
     matrix = AccuracyMatrix()
     events: list[dict[str, Any]] = [{"event": "start", "tasks": TASKS, "command": command, **MACHINE}]

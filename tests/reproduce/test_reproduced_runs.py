@@ -6,11 +6,10 @@ import json
 
 import pytest
 from rich.console import Console
-from tiny_runs import tiny
+from tiny_runs import remix_run, tiny
 from written_runs import write_run
 
 from remix.cli import main
-from remix.experiments.run_command import run_command
 from remix.reproduce import efficiency, estimate, needed_runs, retention, sensitivity, table1
 from remix.reproduce.needed_runs import Variant, need_runs
 from remix.reproduce.targets import Reproduction, reproduce_target
@@ -87,9 +86,9 @@ def test_runs_are_made_and_then_shared_between_targets(tmp_path, monkeypatch):
 
 
 def test_a_run_of_another_command_is_found_by_its_settings(tmp_path):
-    options = tiny("finetune", tmp_path / "runs" / "by-hand")
-    assert run_command(options, console=Console(quiet=True)) == 0
-    variant = Variant("digits", "finetune", tuple(options.assignments))
+    typed = tiny("finetune", tmp_path / "runs" / "by-hand")
+    assert remix_run(typed) == 0
+    variant = Variant("digits", "finetune", tuple(typed["set"]))
     runs, complete = need_runs(Reproduction(tmp_path / "out", seeds="0"), [variant], Console(quiet=True))
     assert complete
     assert [run.job.folder.name for run in runs] == ["by-hand"]

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from remix.experiments.compare import Comparison
 
 __all__ = ["compare"]
 
@@ -23,13 +28,13 @@ def compare(
     """
     from rich.console import Console
 
-    from remix.experiments.compare import compare_runs, format_comparison, show_files, show_matrices
+    from remix.experiments.compare import compare_runs, format_comparison
     from remix.support.display import say
 
     found = compare_runs(runs)
     console = Console()
     if matrices:
-        show_matrices(found, console)
+        _show_matrices(found, console)
     formatted = format_comparison(found, format)
     print(formatted) if isinstance(formatted, str) else console.print(formatted)
     if format != "csv":
@@ -38,4 +43,32 @@ def compare(
             print(begin, end="")
             say(console, line)
     if matrices:
-        show_files(found, console)
+        _show_files(found, console)
+
+
+def _show_matrices(found: Comparison, console: Console) -> None:
+    """The accuracy matrices of the first seed of every method, side by side where there is room: after which task
+    (rows), percent of the test images of which task (columns) were right.
+    """
+    from rich.columns import Columns
+
+    from remix.cli.accuracy_table import accuracy_table
+
+    tables = []
+    for name, runs in found.summaries.items():
+        seed, summary = next(iter(runs.items()))
+        tables.append(accuracy_table(f"{name}, seed {seed}", summary["matrix"], small=True))
+    console.print("accuracy in percent: rows after which task, columns on the images of which task", highlight=False)
+    console.print(Columns(tables, padding=(1, 2)))
+
+
+def _show_files(found: Comparison, console: Console) -> None:
+    """What there is to open of every run: its dreams of the old classes, and the model."""
+    from remix.experiments.run_directory import RunDirectory
+    from remix.support.display import say
+
+    for folder in found.folders:
+        directory = RunDirectory(folder)
+        for label, file in (("dreams", [*directory.pictures().values()]), ("model", [directory.model])):
+            if file and file[-1].is_file():
+                say(console, f"{label:<8} {file[-1]}")

@@ -22,6 +22,11 @@ def report(runs: list[str], *, out: str, data: str | None = None) -> None:
         remix report runs --out report.html
         remix report runs/cifar100-mini-* --data ~/data --out report.html
     """
-    from remix.report import report_command
+    from rich.console import Console
 
-    report_command(runs, out, data)
+    from remix.report import write_report
+    from remix.support.display import say
+
+    console = Console()
+    for line in write_report(runs, out, data):
+        say(console, line)

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shlex
 import sys
-from typing import Literal
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Literal
 
-__all__ = ["run"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from remix.data import TaskStream
+    from remix.experiments.run_config import RunConfig
+    from remix.experiments.run_directory import RunDirectory
+    from remix.experiments.run_state import Saving
+
+__all__ = ["perform", "run"]
+
+_FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 
 
 def run(
@@ -57,9 +73,203 @@ def run(
         remix run digits --test-every 5
         remix run cifar100-10 --dry-run --set settings.samples=1000 data.tasks=20
     """
-    from remix.experiments.run_command import RunOptions, run_command
+    from pathlib import Path
 
-    options = RunOptions(preset, method, seed, data, out, set or (), accelerator, devices, precision, validation)
-    status = run_command(options, resume=resume, dry_run=dry_run, log=log, test_every=test_every)
+    from rich.console import Console
+
+    from remix.experiments.run_config import resolve
+    from remix.experiments.run_directory import RunDirectory
+    from remix.experiments.tensorboard_log import require_tensorboard
+    from remix.support.settings import SettingError
+
+    config = resolve(
+        preset,
+        method=method,
+        seed=seed,
+        accelerator=accelerator,
+        devices=devices,
+        precision=precision,
+        validation=validation,
+        assignments=set or (),
+    )
+    if test_every < 0:
+        raise SettingError(f"--test-every must be a number of epochs, or 0 for never, got {test_every}")
+    if log is not None:
+        if log != "tensorboard":
+            raise SettingError(f"--log must be tensorboard, got {log!r}; metrics.jsonl is always written")
+        require_tensorboard()
+    if dry_run:
+        _show_plan(config, data, Console())
+        return
+    directory = RunDirectory(out or Path("runs") / f"{Path(preset).stem}-{config.method}-seed{config.seed}")
+    again = f"remix run {shlex.quote(preset)} ... --out {shlex.quote(str(directory.path))} --resume"
+    status = perform(config, directory, again, data=data, resume=resume, log=log is not None, test_every=test_every)
     if status:
         sys.exit(status)
+
+
+def perform(
+    config: RunConfig,
+    directory: RunDirectory,
+    again: str = "",
+    *,
+    data: str | None = None,
+    resume: bool = False,
+    log: bool = False,
+    test_every: int = 0,
+    saving: Saving | None = None,
+) -> int:
+    """Run or go on with a run, and show its result; that of a finished one at once.
+
+    Args:
+        config: the run.
+        directory: its folder.
+        again: the command that goes on with it, to be told.
+        data: folder of the data sets.
+        resume: go on with the run in the folder.
+        log: write the numbers for TensorBoard too, also those of a run that is finished.
+        test_every: test after every so many epochs, besides after every task; 0 for never.
+        saving: how often the run is saved.
+
+    Returns:
+        the status of the command: 0; 1 if the run was stopped by something that happened (a loss that is not finite, a
+        full disk), which was said; 130 after Ctrl-C.
+
+    Raises:
+        ValueError: (SettingError, DataError, RunDirectoryError) for what the person can set right; nothing was changed.
+
+    """
+    from rich.console import Console
+
+    from remix.experiments.metrics_file import read_events
+    from remix.experiments.run import execute
+    from remix.experiments.run_data import load_tasks
+    from remix.experiments.run_team import create_team
+    from remix.experiments.tensorboard_log import TensorBoardLog
+    from remix.inversion import InversionStoppedError
+    from remix.learning.learner import InterruptedInversion
+    from remix.learning.trainer import TrainingStoppedError
+    from remix.support.display import say
+
+    console = Console()
+    directory.check(config, resume)
+    if directory.finished:
+        if log:
+            with TensorBoardLog(directory.tensorboard, directory.dreams) as told:
+                for event in read_events(directory.metrics).events:
+                    told(event)
+        say(console, f"{directory.path} is finished; here is its result")
+        _show_result(directory, console)
+        return 0
+    stream = load_tasks(config.data, data)
+    team = create_team(config)
+    if not team.first:
+        console = Console(quiet=True)
+    _note(config, stream, console)
+    try:
+        with TensorBoardLog(directory.tensorboard, directory.dreams) if log and team.first else nullcontext() as told:
+            execute(
+                config, stream, directory, team=team, console=console, saving=saving, log=told, test_every=test_every
+            )
+    except KeyboardInterrupt as stop:
+        large = isinstance(stop, InterruptedInversion) and not stop.saved
+        lost = "the part of the dreams under way (too large to save half-way)" if large else "the last minute or epoch"
+        return _stopped(console, f"interrupted; all but {lost} is saved. Go on with: {again}", 130)
+    except (TrainingStoppedError, InversionStoppedError) as error:
+        return _stopped(console, f"stopped: {error}. What was learned before is in {directory.path}", 1)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) or error.errno is None:
+            raise
+        full = error.errno in _FULL
+        reason, remedy = ("the disk is full", "make room") if full else (os.strerror(error.errno), "set that right")
+        where = f" ({error.filename})" if error.filename else ""
+        saved = "What was saved before is whole" if directory.config.is_file() else "Nothing was saved"
+        return _stopped(console, f"stopped: {reason}{where}. {saved}; {remedy} and go on with: {again}", 1)
+    if team.first:
+        _show_result(directory, console)
+    return 0
+
+
+def _note(config: RunConfig, stream: TaskStream, console: Console) -> None:
+    from remix.experiments.run_data import note_on_data
+    from remix.support.display import say
+
+    note = note_on_data(config, stream)
+    if note is not None:
+        say(console, note)
+
+
+def _stopped(console: Console, text: str, status: int) -> int:
+    from remix.support.display import say
+
+    say(console, f"remix run: {text}", style="red")
+    return status
+
+
+def _show_plan(config: RunConfig, root: str | None, console: Console) -> None:
+    """What would be done; raises ValueError if it cannot be."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from remix.data import MissingData
+    from remix.experiments.run_checks import check_run
+    from remix.experiments.run_data import load_tasks
+    from remix.experiments.run_plan import plan_run
+
+    try:
+        stream = load_tasks(config.data, root)
+    except MissingData:
+        stream = None
+    check_run(config, stream)
+    if stream is not None:
+        _note(config, stream, console)
+    plan = plan_run(config, stream)
+    data, network = config.data, config.network
+    options = "".join(f", {key}={value}" for key, value in network.options.items())
+    part = f", tested on {data.tested_on}" if data.validation else ""
+    about = Table(show_header=False, box=None, pad_edge=False)
+    about.add_column(style="bold")
+    about.add_column(overflow="fold")
+    about.add_row("data", escape(f"{data.name}, {len(plan.tasks)} tasks, order {data.order}{part}"))
+    about.add_row("network", f"{network.backbone}{options}, batches of {config.batch_size}")
+    about.add_row("method", f"{config.method}, seed {config.seed}")
+    about.add_row("device", f"{config.accelerator}, {config.devices} process(es), precision {config.precision}")
+    console.print(about)
+    table = Table()
+    for heading in ("task", "classes", "train", "test", "pseudo", "stages (epochs)", "images through the network"):
+        table.add_column(heading, justify="left" if "s (" in heading or heading == "classes" else "right")
+    for number, task in enumerate(plan.tasks, start=1):
+        stages = ", ".join(f"{stage.name} ({stage.epochs})" for stage in task.stages)
+        cells = [f"{task.train:,}", f"{task.test:,}", f"{task.pseudo:,}" if task.pseudo else "", stages]
+        table.add_row(str(number), escape(_short(task.classes)), *cells, f"{task.work:,}")
+    table.add_section()
+    table.add_row("all", "", "", "", "", "", f"{plan.work:,}")
+    console.print(table)
+    if not plan.known:
+        console.print(
+            f"{data.name} was not found; this is planned with its official numbers. To run it: --data DIR, or "
+            f"remix data prepare {data.name} --data DIR",
+            style="yellow",
+        )
+
+
+def _short(names: Sequence[str], most: int = 4) -> str:
+    return ", ".join(names[:most]) + (f", ... ({len(names)})" if len(names) > most else "")
+
+
+def _show_result(directory: RunDirectory, console: Console) -> None:
+    from remix.cli.accuracy_table import accuracy_table
+    from remix.support.display import say
+
+    summary = directory.read_summary()
+    console.print(accuracy_table(summary["method"], summary["matrix"]))
+    parts = [f"{name} {value:.1f}" for name, value in summary["minutes"].items() if value >= 0.05]
+    parts.append(f"{summary['processor_minutes']:.1f} of the processor")
+    spent = f"{summary['minutes_in_all']:.1f} minutes ({', '.join(parts)})"
+    say(console, f"{spent}, peak memory {summary['peak_memory_mib']:,} MiB")
+    files = {"result": directory.summary, "model": directory.model}
+    last = directory.dreams / f"task-{summary['tasks']}.png"
+    if last.is_file():
+        files["dreams"] = last
+    for label, path in files.items():
+        say(console, f"{label:<8} {path}")

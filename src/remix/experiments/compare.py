@@ -7,19 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from rich.columns import Columns
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from remix.experiments.paired import Spread, paired_difference, spread
 from remix.experiments.run_config import differences
 from remix.experiments.run_directory import RunDirectory, RunDirectoryError
-from remix.experiments.run_tables import METRICS, small_table
 from remix.experiments.variants import protocol, variant_names
-from remix.learning.metrics import AccuracyMatrix
+from remix.learning.metrics import METRICS
 from remix.methods import list_methods
-from remix.support.display import say
 from remix.support.settings import SettingError
 from remix.support.tables import as_csv, as_latex, as_markdown
 from remix.support.text import printable, shown
@@ -32,8 +28,6 @@ __all__ = [
     "method_rank",
     "run_rows",
     "runs_in",
-    "show_files",
-    "show_matrices",
 ]
 
 Format = Literal["table", "markdown", "csv", "latex"]
@@ -153,27 +147,6 @@ def format_comparison(found: Comparison, form: Format) -> str | Table:
     if form == "latex":
         return as_latex(heads, rows, left=2)
     raise SettingError(f"format must be one of table, markdown, csv, latex, got {shown(form)}")
-
-
-def show_matrices(found: Comparison, console: Console) -> None:
-    """The accuracy matrices of the first seed of every method, side by side where there is room: after which task
-    (rows), percent of the test images of which task (columns) were right.
-    """
-    tables = []
-    for name, runs in found.summaries.items():
-        seed, summary = next(iter(runs.items()))
-        tables.append(small_table(f"{name}, seed {seed}", AccuracyMatrix.from_dict(summary["matrix"])))
-    console.print("accuracy in percent: rows after which task, columns on the images of which task", highlight=False)
-    console.print(Columns(tables, padding=(1, 2)))
-
-
-def show_files(found: Comparison, console: Console) -> None:
-    """What there is to open of every run: its dreams of the old classes, and the model."""
-    for folder in found.folders:
-        directory = RunDirectory(folder)
-        for label, file in (("dreams", [*directory.pictures().values()]), ("model", [directory.model])):
-            if file and file[-1].is_file():
-                say(console, f"{label:<8} {file[-1]}")
 
 
 def run_rows(found: Comparison) -> list[dict[str, Any]]:

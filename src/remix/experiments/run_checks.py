@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from remix.data import TaskStream
-from remix.data.registry import list_datasets
 from remix.experiments.run_config import RunConfig
 from remix.experiments.run_network import create_network
 from remix.learning.class_names import check_class_names
 from remix.support.settings import SettingError
 
-__all__ = ["check_run", "note_on_data"]
+__all__ = ["check_run"]
 
 
 def check_run(config: RunConfig, stream: TaskStream | None) -> None:
@@ -47,15 +46,3 @@ def check_run(config: RunConfig, stream: TaskStream | None) -> None:
                 "classes some, or learn them in one task with others (data.tasks)"
             )
     _ = stream.splits.preprocessing  # raises for images that are not square
-
-
-def note_on_data(config: RunConfig, stream: TaskStream) -> str | None:
-    """A sentence if a data set has other numbers of images than the official one: a file may be cut."""
-    official = {entry.name: entry.counts for entry in list_datasets()}.get(config.data.name)
-    found = len(stream.splits.train), len(stream.splits.test)
-    if official is None or config.data.validation or found == official:
-        return None
-    return (
-        f"note: {config.data.name} has {found[0]:,} training and {found[1]:,} test images here, officially "
-        f"{official[0]:,} and {official[1]:,}; remix data prepare {config.data.name} checks it"
-    )

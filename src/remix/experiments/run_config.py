@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from remix.data import Augment
+from remix.experiments.presets import read_preset
 from remix.learning.method import Method
 from remix.methods import list_methods, method_class
 from remix.networks import backbone_options
@@ -14,7 +15,7 @@ from remix.support.documents import DocumentError, parse_yaml
 from remix.support.settings import SettingError, overlay, plain, set_path, unknown_name
 from remix.support.text import printable, shown
 
-__all__ = ["DataConfig", "NetworkConfig", "RunConfig", "build_config", "differences", "parse_assignments"]
+__all__ = ["DataConfig", "NetworkConfig", "RunConfig", "build_config", "differences", "parse_assignments", "resolve"]
 
 Accelerator = Literal["auto", "cpu", "cuda", "mps"]
 Precision = Literal["32", "bf16-mixed"]
@@ -120,6 +121,41 @@ class RunConfig:
     def from_plain(cls, values: Mapping[str, Any]) -> RunConfig:
         """The inverse of `to_plain`. Raises SettingError."""
         return build_config(values)
+
+
+def resolve(
+    preset: str,
+    *,
+    method: str | None = None,
+    seed: int | None = None,
+    accelerator: str | None = None,
+    devices: int | None = None,
+    precision: str | None = None,
+    validation: bool = False,
+    assignments: Sequence[str] = (),
+) -> RunConfig:
+    """The run that is asked for: the preset, then what is given here, then the assignments.
+
+    Args:
+        preset: name of a preset, or a YAML file.
+        method, seed, accelerator, devices, precision: instead of the preset's.
+        validation: whether a tenth of the training images stands in for the test images.
+        assignments: words ``key=value``, as after ``--set``.
+
+    Raises:
+        SettingError: in one sentence.
+
+    """
+    chosen: dict[str, Any] = {
+        "method": method,
+        "seed": seed,
+        "accelerator": accelerator,
+        "devices": devices,
+        "precision": precision,
+        "data.validation": 0.1 if validation else None,
+    }
+    given = {key: value for key, value in chosen.items() if value is not None}
+    return build_config(read_preset(preset), assignments=given | parse_assignments(assignments))
 
 
 def build_config(values: Mapping[str, Any], *, assignments: Mapping[str, Any] | None = None) -> RunConfig:

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from remix.data import Normalisation, TaskStream, class_order
 from remix.data.registry import list_datasets
@@ -18,7 +13,7 @@ from remix.learning.learner import Learner
 from remix.learning.method import Method
 from remix.learning.stage import Stage
 
-__all__ = ["RunPlan", "StagePlan", "TaskPlan", "plan_run", "show_plan"]
+__all__ = ["RunPlan", "StagePlan", "TaskPlan", "plan_run"]
 
 
 @dataclass(frozen=True)
@@ -102,37 +97,6 @@ def _stages(method: Method, learner: Learner) -> list[Stage]:
         ) from error
 
 
-def show_plan(config: RunConfig, plan: RunPlan, console: Console) -> None:
-    """Print a plan."""
-    data, network = config.data, config.network
-    options = "".join(f", {key}={value}" for key, value in network.options.items())
-    part = f", tested on {data.tested_on}" if data.validation else ""
-    about = Table(show_header=False, box=None, pad_edge=False)
-    about.add_column(style="bold")
-    about.add_column(overflow="fold")
-    about.add_row("data", escape(f"{data.name}, {len(plan.tasks)} tasks, order {data.order}{part}"))
-    about.add_row("network", f"{network.backbone}{options}, batches of {config.batch_size}")
-    about.add_row("method", f"{config.method}, seed {config.seed}")
-    about.add_row("device", f"{config.accelerator}, {config.devices} process(es), precision {config.precision}")
-    console.print(about)
-    table = Table()
-    for heading in ("task", "classes", "train", "test", "pseudo", "stages (epochs)", "images through the network"):
-        table.add_column(heading, justify="left" if "s (" in heading or heading == "classes" else "right")
-    for number, task in enumerate(plan.tasks, start=1):
-        stages = ", ".join(f"{stage.name} ({stage.epochs})" for stage in task.stages)
-        cells = [f"{task.train:,}", f"{task.test:,}", f"{task.pseudo:,}" if task.pseudo else "", stages]
-        table.add_row(str(number), escape(_short(task.classes)), *cells, f"{task.work:,}")
-    table.add_section()
-    table.add_row("all", "", "", "", "", "", f"{plan.work:,}")
-    console.print(table)
-    if not plan.known:
-        console.print(
-            f"{data.name} was not found; this is planned with its official numbers. To run it: --data DIR, or "
-            f"remix data prepare {data.name} --data DIR",
-            style="yellow",
-        )
-
-
 def _tasks(stream: TaskStream) -> list[tuple[tuple[str, ...], int, int]]:
     return [(task.classes, len(task.train), len(task.test)) for task in stream]
 
@@ -154,7 +118,3 @@ def _official_tasks(config: RunConfig) -> list[tuple[tuple[str, ...], int, int]]
         found.append((names, round(size * train), round(size * test)))
         start += size
     return found
-
-
-def _short(names: Sequence[str], most: int = 4) -> str:
-    return ", ".join(names[:most]) + (f", ... ({len(names)})" if len(names) > most else "")

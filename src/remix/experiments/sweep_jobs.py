@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from remix.experiments.run_command import RunOptions, resolve
+from remix.experiments.run_config import RunConfig, resolve
 from remix.experiments.run_directory import RunDirectory
 from remix.support.settings import SettingError
 
@@ -60,10 +60,12 @@ def sweep_jobs(
         for seed in seeds:
             method = settings.get("method")
             words = tuple(f"{key}={value}" for key, value in settings.items() if key != "method")
-            options = RunOptions(preset, method, seed, data, None, words, validation=validation)
-            config = resolve(options)
+            config = resolve(preset, method=method, seed=seed, validation=validation, assignments=words)
             told = [f"{key}={settings[key]}" for key in varied if key != "method"]
-            jobs.append(make_job(options, Path(out) / run_name(preset, config.method, told, seed)))
+            folder = Path(out) / run_name(preset, config.method, told, seed)
+            jobs.append(
+                make_job(config, folder, preset, method, seed, data=data, validation=validation, assignments=words)
+            )
     if len({job.name for job in jobs}) < len(jobs):
         raise SettingError("a seed or a value is given twice")
     return jobs
@@ -77,29 +79,39 @@ def run_name(preset: str, method: str, settings: Sequence[str], seed: int) -> st
     return "-".join([Path(preset).stem, method, *told, f"seed{seed}"])
 
 
-def make_job(options: RunOptions, folder: Path) -> Job:
-    """The run of these options in this folder, whose name it bears.
+def make_job(
+    config: RunConfig,
+    folder: Path,
+    preset: str,
+    method: str | None,
+    seed: int,
+    *,
+    data: str | None,
+    validation: bool = False,
+    assignments: Sequence[str] = (),
+) -> Job:
+    """A run in this folder, whose name it bears.
+
+    Args:
+        config: the run, as `resolve` makes it of what follows.
+        folder: of the run.
+        preset, method, seed, data, validation, assignments: as they are typed for `remix run`.
 
     Raises:
-        SettingError: for a setting that does not exist.
         RunDirectoryError: if the folder holds a run of other settings.
 
     """
-    RunDirectory(folder).check(resolve(options), resume=True)
-    return Job(folder.name, folder, ("run", *_words(options, folder)))
-
-
-def _words(options: RunOptions, folder: Path) -> list[str]:
-    words = [options.preset, "--seed", str(options.seed), "--out", str(folder), "--resume"]
-    if options.method is not None:
-        words += ["--method", options.method]
-    if options.data is not None:
-        words += ["--data", options.data]
-    if options.validation:
+    RunDirectory(folder).check(config, resume=True)
+    words = ["run", preset, "--seed", str(seed), "--out", str(folder), "--resume"]
+    if method is not None:
+        words += ["--method", method]
+    if data is not None:
+        words += ["--data", data]
+    if validation:
         words.append("--validation")
-    if options.assignments:
-        words += ["--set", *options.assignments]
-    return words
+    if assignments:
+        words += ["--set", *assignments]
+    return Job(folder.name, folder, tuple(words))
 
 
 def parse_seeds(text: str) -> list[int]:

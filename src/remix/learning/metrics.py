@@ -17,9 +17,15 @@ from remix.support.atomic import write_text
 from remix.support.files import read_limited
 from remix.support.text import printable
 
-__all__ = ["AccuracyMatrix", "Average"]
+__all__ = ["METRICS", "AccuracyMatrix", "Average"]
 
 Average = Literal["macro", "micro"]
+METRICS = {
+    "last_accuracy_macro": "last accuracy",
+    "average_incremental_accuracy_macro": "average incremental accuracy",
+    "forgetting": "forgetting",
+}
+"""The numbers that are shown of a run, all in percent and means over tasks, with their names."""
 _LONGEST = 1 << 26  # bytes of a matrix of a thousand tasks
 
 

@@ -4,6 +4,6 @@ The journey: `reading` takes what is in run folders, `groups` sorts it (data, me
 `likelihoods`, `costs` and `dreams` make charts, tables and pictures of it, `page` puts them on a page.
 """
 
-from remix.report.command import report_command
+from remix.report.page import write_report
 
-__all__ = ["report_command"]
+__all__ = ["write_report"]

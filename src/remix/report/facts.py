@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from remix.experiments.run_tables import METRICS
+from remix.learning.metrics import METRICS
 from remix.report.groups import Group
 from remix.report.reading import RunFacts
 

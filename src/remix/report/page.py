@@ -9,27 +9,60 @@ import time
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from remix._version import __version__
-from remix.experiments.run_tables import METRICS
+from remix.learning.metrics import METRICS
 from remix.report.charts import Chart
 from remix.report.costs import phase_costs, seconds_chart
 from remix.report.curves import accuracy_chart, forgetting_chart, matrices, new_and_old_chart
 from remix.report.dreams import show_dreams
 from remix.report.facts import run_rows, variant_facts
-from remix.report.groups import Group
+from remix.report.groups import Group, group_runs
 from remix.report.likelihoods import likelihood_charts, likelihood_table
+from remix.report.reading import read_runs
 from remix.report.real_images import real_images
 from remix.report.terms import epoch_accuracy_charts, inversion_charts, last_terms, training_charts
+from remix.support.atomic import write_text
+from remix.support.settings import SettingError
 
-__all__ = ["render"]
+__all__ = ["render", "write_report"]
 
 _FOR_DREAMS, _FOR_REAL, _FOR_CHARTS = 2_400_000, 600_000, 1_000_000  # letters of all groups together
 _POINTS = (400, 100, 40, 12)  # of a curve, until there is room for all of them
+
+
+def write_report(folders: Sequence[str | Path], out: str | Path, data: str | None = None) -> list[str]:
+    """Write a page about runs.
+
+    Args:
+        folders: run directories, or folders that hold some.
+        out: the page; a report that is there already is replaced.
+        data: folder of data sets, to show real images beside dreams.
+
+    Returns:
+        sentences for a person: what could not be read, and where the page is.
+
+    Raises:
+        ValueError: (RunDirectoryError, SettingError, DataError) for what the person can set right; nothing was written.
+        OSError: if the page cannot be written.
+
+    """
+    page = Path(out)
+    if page.is_dir() or page.suffix.lower() not in (".html", ".htm"):
+        raise SettingError(f"--out must name a page that ends with .html, got {out}")
+    runs, remarks = read_runs(folders)
+    groups, about = group_runs(runs)
+    text = render(groups, [*about, *remarks], data)
+    page.parent.mkdir(parents=True, exist_ok=True)
+    write_text(page, text)
+    notes = [*about, *remarks, *(remark for group in groups for remark in group.remarks)]
+    size = len(text.encode()) / 2**20
+    return [*(f"note: {note}" for note in notes), f"report   {page} ({len(runs)} runs, {size:.1f} MiB)"]
 
 
 def render(groups: Sequence[Group], remarks: Sequence[str], data: str | None = None) -> str:

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from remix.data import MissingData, TaskStream
-from remix.experiments.run_command import load_stream
 from remix.experiments.run_config import RunConfig
+from remix.experiments.run_data import load_tasks
 from remix.experiments.run_network import create_network
 from remix.experiments.run_plan import plan_run
 from remix.learning.devices import as_device
@@ -41,7 +41,7 @@ class RunEstimate:
         key = repr(config.data)
         if key not in self.streams:
             try:
-                self.streams[key] = load_stream(config, self.data)
+                self.streams[key] = load_tasks(config.data, self.data)
             except MissingData:
                 self.streams[key] = None
         return self.streams[key]

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from remix.experiments.compare import Comparison, runs_in
-from remix.experiments.run_command import RunOptions, load_stream, resolve
-from remix.experiments.run_config import RunConfig, differences
+from remix.experiments.run_config import RunConfig, differences, resolve
+from remix.experiments.run_data import load_tasks
 from remix.experiments.run_directory import RunDirectory
 from remix.experiments.sweep_command import finish_jobs
 from remix.experiments.sweep_jobs import Job, make_job, parse_seeds, run_name
@@ -107,7 +107,7 @@ def need_runs(wanted: Reproduction, variants: Sequence[Variant], console: Consol
             _say(console, f"all {len(runs)} runs are finished in {place}")
         return [], True
     for data in {run.config.data.name: run for run in left}.values():
-        load_stream(data.config, wanted.data)  # says what is missing before anything runs
+        load_tasks(data.config.data, wanted.data)  # says what is missing before anything runs
     complete = finish_jobs([run.job for run in runs], parallel, console) if left else True
     return [run for run in runs if run.job.finished], complete
 
@@ -132,12 +132,14 @@ def _needed(
     variant: Variant, seed: int, wanted: Reproduction, place: Path, there: Sequence[tuple[Path, dict[str, Any]]]
 ) -> NeededRun:
     settings = (*variant.settings, "accelerator=auto") if wanted.scale == "paper" else variant.settings
-    options = RunOptions(variant.preset, variant.method, seed, wanted.data, None, settings)
-    config = resolve(options)
+    config = resolve(variant.preset, method=variant.method, seed=seed, assignments=settings)
     plain = config.to_plain()
     same = next((folder for folder, other in there if not differences(other, plain)), None)
     name = run_name(variant.preset, variant.method, variant.settings, seed)
-    return NeededRun(variant, seed, config, make_job(options, same or place / name))
+    job = make_job(
+        config, same or place / name, variant.preset, variant.method, seed, data=wanted.data, assignments=settings
+    )
+    return NeededRun(variant, seed, config, job)
 
 
 def _existing(place: Path) -> list[tuple[Path, dict[str, Any]]]:

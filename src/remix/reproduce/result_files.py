@@ -10,10 +10,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from remix.report import report_command
+from remix.report import write_report
 from remix.reproduce.needed_runs import NeededRun
 from remix.reproduce.targets import Reproduction
 from remix.support.atomic import write_text, written_whole
+from remix.support.display import say
 from remix.support.tables import as_csv
 
 __all__ = ["colour_of", "new_figure", "scale_sentence", "tidy", "write_results"]
@@ -46,7 +47,8 @@ def write_results(
     with written_whole(wanted.out / f"{name}.png") as file:
         figure.savefig(file, format="png", dpi=120)
     console.print(text, highlight=False, markup=False, soft_wrap=True)
-    report_command([run.job.folder for run in runs], wanted.out / "report.html", wanted.data, console)
+    for line in write_report([run.job.folder for run in runs], wanted.out / "report.html", wanted.data):
+        say(console, line)
     written = ", ".join(f"{name}.{kind}" for kind in ("md", "csv", "png"))
     console.print(f"written  {wanted.out}/{written}, report.html", highlight=False, markup=False, soft_wrap=True)
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from remix.experiments.paired import paired_difference, spread
-from remix.experiments.run_tables import METRICS
+from remix.learning.metrics import METRICS
 from remix.reproduce import needed_runs
 from remix.reproduce.needed_runs import Variant, need_runs
 from remix.reproduce.result_files import new_figure, scale_sentence, tidy, write_results

@@ -5,25 +5,27 @@ import io
 import json
 import os
 import shutil
+from contextlib import redirect_stdout
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import yaml
 from PIL import Image
-from rich.console import Console
-from tiny_runs import tiny
+from tiny_runs import config_of, remix_run, tiny
 
 from remix.cli import main
+from remix.cli.run import run
 from remix.data import TaskStream
 from remix.experiments.presets import list_presets, read_preset
 from remix.experiments.run_checks import check_run
-from remix.experiments.run_command import RunOptions, load_stream, resolve, run_command
-from remix.experiments.run_config import RunConfig, build_config
+from remix.experiments.run_config import RunConfig, build_config, resolve
+from remix.experiments.run_data import load_tasks
 from remix.experiments.run_directory import RunDirectory, RunDirectoryError
 from remix.experiments.run_monitor import RunMonitor
-from remix.experiments.run_plan import plan_run, show_plan
+from remix.experiments.run_plan import plan_run
 from remix.experiments.run_state import RunState
 from remix.learning.metrics import AccuracyMatrix
 from remix.learning.model_file import load_model
@@ -32,10 +34,11 @@ from remix.networks import create_backbone
 from remix.support.settings import SettingError
 
 
-def go(options: RunOptions, resume: bool = False) -> tuple[int, str]:
+def go(typed: dict[str, Any], **options: Any) -> tuple[int, str]:
     """The status, and what was printed."""
-    text = io.StringIO()
-    return run_command(options, resume=resume, console=Console(file=text, width=200)), text.getvalue()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as text:
+        patch.setenv("COLUMNS", "200")
+        return remix_run(typed, **options), text.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +58,7 @@ def test_a_run_leaves_plain_files(finished):
         "config.yaml", "metrics.jsonl", "matrix.csv", "summary.json", "log.txt", "model.remix", "dreams", "checkpoints",
     }  # fmt: skip
     config = RunConfig.from_plain(yaml.safe_load((out / "config.yaml").read_text()))
-    assert config == resolve(tiny("remix", out))
+    assert config == config_of(tiny("remix", out))
     matrix = AccuracyMatrix.read(out / "matrix.csv")
     summary = json.loads((out / "summary.json").read_text())
     assert summary["metrics"] == matrix.summary()
@@ -74,7 +77,8 @@ def test_every_line_of_metrics_is_an_event(finished):
     out, _ = finished
     events = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     epochs = [event for event in events if event["event"] == "epoch"]
-    plan = plan_run(resolve(tiny("remix", out)), load_stream(resolve(tiny("remix", out)), None))
+    config = config_of(tiny("remix", out))
+    plan = plan_run(config, load_tasks(config.data, None))
     assert len(epochs) == sum(stage.epochs for task in plan.tasks for stage in task.stages)
     assert all(event["terms"] and event["seconds"] > 0 for event in epochs)
     results = [event for event in events if event["event"] == "task"]
@@ -116,7 +120,7 @@ def test_a_folder_of_images_is_data_too(tmp_path):
         f"data.name={tmp_path / 'photos'}", "data.options={size: 8, channels: 1}", "data.tasks=2",
         "settings.first.epochs=1", "settings.later.epochs=1",
     ]  # fmt: skip
-    status, text = go(RunOptions("digits", "finetune", out=str(tmp_path / "run"), assignments=words))
+    status, text = go({"preset": "digits", "method": "finetune", "out": str(tmp_path / "run"), "set": words})
     assert status == 0
     assert "last accuracy" in text
     assert load_model(tmp_path / "run" / "model.remix").classes == ("ant", "bee", "cat", "dog")
@@ -232,7 +236,7 @@ def test_network_and_data_that_do_not_fit(tmp_path):
 )
 def test_what_cannot_come_to_its_end_is_said_before_it_begins(tmp_path, dry_run, changes, said):
     with pytest.raises(ValueError, match=said):
-        run_command(RunOptions("digits", out=str(tmp_path / "run"), assignments=changes), dry_run=dry_run)
+        run("digits", out=str(tmp_path / "run"), set=changes, dry_run=dry_run)
     assert not (tmp_path / "run").exists()
 
 
@@ -246,12 +250,12 @@ def test_a_task_without_test_images_is_refused_before_it_begins(tmp_path, dry_ru
                 Image.new("L", (8, 8), number).save(folder / f"{number}.png")
     changes = [f"data.name={tmp_path / 'photos'}", "data.options={size: 8, channels: 1}", "data.tasks=3"]
     with pytest.raises(SettingError, match=r"task 3 \(c\) has no test images"):
-        run_command(RunOptions("digits", out=str(tmp_path / "run"), assignments=changes), dry_run=dry_run)
+        run("digits", out=str(tmp_path / "run"), set=changes, dry_run=dry_run)
 
 
 def test_a_class_that_cannot_be_learned_or_saved_is_refused_before_it_begins():
-    config = resolve(RunOptions("digits", "finetune"))
-    digits = load_stream(config, None).splits
+    config = resolve("digits", method="finetune")
+    digits = load_tasks(config.data, None).splits
     without = replace(digits, train=digits.train.select((digits.train.labels != 3).nonzero()[:, 0]))
     with pytest.raises(SettingError, match="the class 3 has no training images"):
         check_run(config, TaskStream(without, 5))
@@ -270,10 +274,10 @@ def test_a_method_that_looks_for_what_is_not_there_yet_is_told(monkeypatch):
     def stages(self, learner):
         return [] if learner.teacher is None else learner.memory.gaussians.labels
 
-    config = resolve(RunOptions("digits", "finetune"))
+    config = resolve("digits", method="finetune")
     monkeypatch.setattr(type(config.settings), "stages", stages)
     with pytest.raises(ValueError, match=r"method 'finetune' cannot say its stages .* also called for the plan"):
-        plan_run(config, load_stream(config, None))
+        plan_run(config, load_tasks(config.data, None))
 
 
 def test_an_option_of_the_data_of_the_wrong_kind(tmp_path):
@@ -281,7 +285,7 @@ def test_an_option_of_the_data_of_the_wrong_kind(tmp_path):
     Image.new("L", (8, 8)).save(tmp_path / "photos" / "a" / "0.png")
     changes = [f"data.name={tmp_path / 'photos'}", "data.options={holdout: a}"]
     with pytest.raises(SettingError, match=r"data\.options holds a value of the wrong kind"):
-        run_command(RunOptions("digits", assignments=changes), dry_run=True)
+        run("digits", set=changes, dry_run=True)
 
 
 def test_a_run_that_was_killed_while_it_wrote_its_settings_goes_on(tmp_path):
@@ -342,7 +346,7 @@ def test_every_preset_can_be_planned_for_every_method_without_its_data(preset, m
     monkeypatch.delenv("REMIX_DATA", raising=False)
     for method in list_methods():
         config = build_config(read_preset(preset), assignments={"method": method})
-        plan = plan_run(config, None if preset != "digits" else load_stream(config, None))
+        plan = plan_run(config, None if preset != "digits" else load_tasks(config.data, None))
         assert len(plan.tasks) == config.data.tasks
         assert all(task.stages and task.work > 0 for task in plan.tasks)
         if method in ("pmi", "remix"):
@@ -350,9 +354,7 @@ def test_every_preset_can_be_planned_for_every_method_without_its_data(preset, m
             assert [task.pseudo for task in plan.tasks[1:]] == [
                 settings.samples + index * settings.samples_per_task for index in range(1, config.data.tasks)
             ]
-    text = io.StringIO()
-    show_plan(config, plan, Console(file=text, width=200))
-    assert f"{plan.work:,}" in text.getvalue()
+    assert f"{plan.work:,}" in go({"preset": preset, "method": method}, dry_run=True)[1]
 
 
 def test_a_dry_run_writes_nothing(tmp_path, capsys, monkeypatch):
@@ -370,9 +372,9 @@ def test_the_upper_bound_sees_all_classes_so_far():
 
 
 def test_a_part_of_the_training_images_can_stand_in_for_the_test_images():
-    config = resolve(RunOptions("digits", validation=True))
-    stream = load_stream(config, None)
-    whole = load_stream(resolve(RunOptions("digits")), None)
+    config = resolve("digits", validation=True)
+    stream = load_tasks(config.data, None)
+    whole = load_tasks(resolve("digits").data, None)
     assert len(stream[0].train) + len(stream[0].test) == len(whole[0].train)
 
 
@@ -382,8 +384,6 @@ def test_data_that_are_not_all_there_are_noted(tmp_path):
     for name in ("train.bin", "test.bin"):
         records = [bytes([0, label]) + bytes(3072) for label in range(100)]
         (folder / name).write_bytes(b"".join(records))
-    text = io.StringIO()
-    options = RunOptions("cifar100-mini", "finetune", data=str(tmp_path))
-    assert run_command(options, dry_run=True, console=Console(file=text, width=200)) == 0
-    assert "cifar100 has 100 training and 100 test images here, officially 50,000 and 10,000" in text.getvalue()
+    _, text = go({"preset": "cifar100-mini", "method": "finetune"}, data=str(tmp_path), dry_run=True)
+    assert "cifar100 has 100 training and 100 test images here, officially 50,000 and 10,000" in text
     assert "note:" not in go(tiny("finetune", tmp_path / "run"))[1]
