@@ -43,19 +43,40 @@ def sweep(
         remix sweep cifar100-mini --data ~/data --set settings.inversion.prior.weight=0.1,0.5 --validation
         remix sweep cifar100-10 --seeds 1-5 --jobs 5 --cluster --slurm timeout_min=1440 gpus_per_node=1
     """
-    from remix.experiments.sweep_command import sweep_command
+    import shlex
+    from functools import partial
 
-    status = sweep_command(
-        preset,
-        set or (),
-        seeds,
-        jobs,
-        out,
-        data,
-        validation=validation,
-        cluster=cluster,
-        slurm=slurm or (),
-        dry_run=dry_run,
-    )
-    if status:
-        sys.exit(status)
+    from rich.console import Console
+
+    from remix.experiments.compare import compare_runs, format_comparison
+    from remix.experiments.sweep_jobs import parse_seeds, sweep_jobs
+    from remix.experiments.sweep_local import run_locally
+    from remix.experiments.sweep_progress import finish_jobs
+    from remix.experiments.sweep_slurm import run_on_slurm
+    from remix.support.display import say
+
+    if jobs < 1:
+        raise ValueError(f"--jobs must be at least 1, got {jobs}")
+    console = Console()
+    runs = sweep_jobs(preset, set or (), parse_seeds(seeds), out, data, validation)
+    say(console, f"{len(runs)} runs, {sum(run.finished for run in runs)} finished, {jobs} at a time, in {out}/")
+    if dry_run:
+        for run in runs:
+            say(console, f"{'finished' if run.finished else 'to do':<9} remix {shlex.join(run.words)}")
+        return
+    start = partial(run_on_slurm, options=slurm or ()) if cluster else run_locally
+    try:
+        failed = finish_jobs(runs, jobs, partial(say, console), start)
+    except KeyboardInterrupt:
+        say(console, "interrupted; what was done is saved, and the same command goes on", style="red")
+        sys.exit(130)
+    for sentence in failed:
+        say(console, sentence, style="red")
+    done = [run.folder for run in runs if run.finished]
+    if done:
+        found = compare_runs(done)
+        console.print(format_comparison(found, "table"))
+        for line in (*found.sentences(), *found.remarks):
+            say(console, line)
+    if failed:
+        sys.exit(1)

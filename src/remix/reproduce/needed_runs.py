@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,11 @@ from remix.experiments.compare import Comparison, runs_in
 from remix.experiments.run_config import RunConfig, differences, resolve
 from remix.experiments.run_data import load_tasks
 from remix.experiments.run_directory import RunDirectory
-from remix.experiments.sweep_command import finish_jobs
 from remix.experiments.sweep_jobs import Job, make_job, parse_seeds, run_name
+from remix.experiments.sweep_progress import finish_jobs
 from remix.reproduce.estimate import RunEstimate
 from remix.reproduce.targets import Reproduction
-from remix.support.display import duration
+from remix.support.display import duration, say
 
 __all__ = ["NeededRun", "Variant", "benchmarks", "comparison", "need_runs"]
 
@@ -97,19 +98,21 @@ def need_runs(wanted: Reproduction, variants: Sequence[Variant], console: Consol
             raise ValueError(
                 f"none of the {len(runs)} runs that this needs is finished in {place}; without --finished they are run"
             )
-        _say(console, f"{len(done)} of {len(runs)} runs are finished in {place}; the others are left out")
+        say(console, f"{len(done)} of {len(runs)} runs are finished in {place}; the others are left out")
         return done, len(done) == len(runs)
     left = [run for run in runs if not run.job.finished]
     if left:
         _show_plan(runs, parallel, place, wanted.data, console)
     if wanted.dry_run:
         if not left:
-            _say(console, f"all {len(runs)} runs are finished in {place}")
+            say(console, f"all {len(runs)} runs are finished in {place}")
         return [], True
     for data in {run.config.data.name: run for run in left}.values():
         load_tasks(data.config.data, wanted.data)  # says what is missing before anything runs
-    complete = finish_jobs([run.job for run in runs], parallel, console) if left else True
-    return [run for run in runs if run.job.finished], complete
+    failed = finish_jobs([run.job for run in runs], parallel, partial(say, console)) if left else []
+    for sentence in failed:
+        say(console, sentence, style="red")
+    return [run for run in runs if run.job.finished], not failed
 
 
 def benchmarks(runs: Sequence[NeededRun]) -> dict[str, list[NeededRun]]:
@@ -170,12 +173,8 @@ def _show_plan(runs: Sequence[NeededRun], parallel: int, place: Path, data: str 
             table.add_row(name, variant.name, seeds, *cells)
     console.print(table)
     count = sum(not run.job.finished for run in runs)
-    _say(
+    say(
         console,
         f"{count} runs to do in {place}/, {parallel} at a time: about {duration(60 * rest / parallel)} on this machine "
         "(from finished runs of a kind, else from a few steps of the network; methods with a generator take longer)",
     )
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -1,6 +1,5 @@
 """Many runs: what is run, what is kept, what is tried again."""
 
-import io
 import os
 import signal
 import subprocess
@@ -10,10 +9,12 @@ import time
 import pytest
 from rich.console import Console
 
+from remix.cli import main
 from remix.experiments import sweep_local
-from remix.experiments.sweep_command import finish_jobs, sweep_command
 from remix.experiments.sweep_jobs import Job, parse_seeds, sweep_jobs
 from remix.experiments.sweep_local import log_file, run_locally
+from remix.experiments.sweep_progress import finish_jobs
+from remix.support.display import say
 from remix.support.settings import SettingError
 
 TINY = ["data.classes=4", "data.tasks=2", "method=finetune,lwf", "settings.first.epochs=1", "settings.later.epochs=1"]
@@ -47,22 +48,32 @@ def test_mistakes_are_found_before_anything_runs(tmp_path, sets, said):
         sweep_jobs("digits", sets, [0], tmp_path, None)
 
 
-def sweep(tmp_path, *, jobs=2, seeds="0-1", sets=TINY, **options):
-    console = Console(record=True, width=200, file=io.StringIO())
-    status = sweep_command("digits", sets, seeds, jobs, str(tmp_path), None, console=console, **options)
-    return status, console.export_text()
+@pytest.fixture
+def sweep(tmp_path, capsys, monkeypatch):
+    """The command on tiny runs: its status and what it printed."""
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*words, sets=TINY):
+        try:
+            main(["sweep", "digits", "--out", str(tmp_path), "--set", *sets, *words])
+            status = 0
+        except SystemExit as end:
+            status = end.code
+        return status, capsys.readouterr().out
+
+    return run
 
 
-def test_runs_are_made_kept_and_compared(tmp_path):
-    status, text = sweep(tmp_path, seeds="0")
+def test_runs_are_made_kept_and_compared(tmp_path, sweep):
+    status, text = sweep("--jobs", "2")
     assert status == 0
     assert "finetune" in text
     assert "lwf minus finetune" in text
     before = {file: file.stat().st_mtime_ns for file in tmp_path.glob("*/summary.json")}
     assert len(before) == 2
-    status, text = sweep(tmp_path, seeds="0", dry_run=True)
+    status, text = sweep("--dry-run")
     assert text.count("finished ") == 2
-    status, text = sweep(tmp_path, seeds="0")
+    status, text = sweep("--jobs", "2")
     assert status == 0
     assert {file: file.stat().st_mtime_ns for file in tmp_path.glob("*/summary.json")} == before
 
@@ -139,11 +150,10 @@ def test_a_log_that_cannot_be_written_ends_the_runs_that_were_begun(tmp_path, sc
     assert told == [("first", "runs"), ("first", "interrupted")]
 
 
-def test_what_a_run_said_last_is_shown_as_it_is(tmp_path, scripts):
-    text = io.StringIO()
+def test_what_a_run_said_last_is_shown_as_it_is(tmp_path, scripts, capsys):
     job = script(tmp_path, "bad", "print('[/red] \\x1b[2J'); sys.exit(2)")
-    assert not finish_jobs([job], 1, Console(file=text, width=300))
-    assert "bad refused: [/red] \\x1b[2J" in text.getvalue()
+    say(Console(width=300), *finish_jobs([job], 1, lambda line: None))
+    assert "bad refused: [/red] \\x1b[2J" in capsys.readouterr().out
 
 
 def test_the_path_of_a_cluster(tmp_path):
