@@ -252,6 +252,16 @@ def test_an_offset_beyond_the_end_does_not_make_a_file_longer(stopped, tmp_path)
     assert all(json.loads(line)["event"] for line in metrics.read_text().splitlines())
 
 
+@pytest.mark.parametrize("done", [99, 2, 1])
+def test_a_state_beyond_the_last_task_is_a_sentence(tmp_path, done):
+    options = tiny("finetune", tmp_path / "run")
+    assert run_saving(options, Saving(0.0, 0.0, 0.0)) == 0
+    (tmp_path / "run" / "summary.json").unlink()
+    changed(tmp_path / "run" / "checkpoints" / "state.safetensors", "run state", put("learner.done", done))
+    with pytest.raises(DamagedFileError, match="not of this run: see phase"):
+        remix_run(options, resume=True)
+
+
 def test_the_state_of_another_run_is_refused(stopped, tmp_path):
     options = tiny("remix", tmp_path / "run", "data.order=seed:1")
     shutil.copytree(stopped / "training" / "checkpoints", tmp_path / "run" / "checkpoints")

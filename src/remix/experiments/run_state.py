@@ -197,7 +197,8 @@ def check_place(learner: Learner, matrix: AccuracyMatrix, plan: RunPlan) -> None
         == [name for task in before for name in task.classes],
         "head": list(learner.student.head.task_sizes) == [len(task.classes) for task in begun],
         "teacher": (learner.teacher is not None) == bool(done and before),
-        "pseudo-samples": (learner.replay is not None) == bool(done > 1 and before and now[0].pseudo),
+        "pseudo-samples": (learner.replay is not None)
+        == bool(done > 1 and before and any(task.pseudo for task in now)),
         "test images": matrix.counts == tuple(task.test for task in before),
     }
     wrong = [name for name, fits in facts.items() if not fits]
