@@ -208,7 +208,7 @@ def test_why_a_class_cannot_be_used_is_about_that_class(tmp_path):
 
 def test_files_that_are_left_out_are_counted_by_reason():
     empty = [Skipped(Path(f"{k}.jpg"), "the file is empty") for k in range(1000)]
-    assert left_out([*empty, Skipped(Path("a\x1b[2J\n.jpg"), "damaged")]) == [
+    assert left_out([*empty, Skipped(Path("a\x1b[2J\n.jpg"), "damaged")], names=3) == [
         "1,000 files: the file is empty (0.jpg, 1.jpg, 2.jpg, ...)",
         "a\\x1b[2J\\n.jpg: damaged",
     ]

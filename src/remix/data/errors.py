@@ -43,7 +43,7 @@ class Skipped:
         return f"{printable(self.path)}: {self.reason}"
 
 
-def left_out(skipped: Iterable[Skipped], names: int = 3, reasons: int = 20) -> list[str]:
+def left_out(skipped: Iterable[Skipped], names: int = 20, reasons: int = 20) -> list[str]:
     """Lines that say what was left out: for every reason how many files, and the first of them.
 
     Args:

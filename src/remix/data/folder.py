@@ -56,7 +56,7 @@ def folder(
     parts, skipped = read_parts(root, listed, found.classes, preprocessing, lazy)
     if empty := [name for name, count in parts["train"].counts().items() if not count]:
         unusable = {path for path, label in listed["train"] if found.classes[label] in empty}
-        why = "; ".join(left_out((one for one in skipped if one.path in unusable), reasons=5))
+        why = "; ".join(left_out((one for one in skipped if one.path in unusable), names=3, reasons=5))
         raise DataError(f"no usable training image of {', '.join(empty)} in {printable(root)}: {why}")
     if "test" not in parts:
         parts["train"], parts["test"] = hold_out(parts["train"], holdout, seed)

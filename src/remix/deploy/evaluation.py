@@ -126,7 +126,9 @@ def evaluate_folder(model: Model, folder: str | Path, batch: int = 32) -> Evalua
         read = probabilities(model, images).argmax(1).tolist()
         counts.update(zip((label_of[path] for path in usable), read, strict=True))
     if not counts:
-        raise DataError(f"no image in {printable(folder)} can be read: {'; '.join(left_out(skipped, reasons=3))}")
+        raise DataError(
+            f"no image in {printable(folder)} can be read: {'; '.join(left_out(skipped, names=3, reasons=3))}"
+        )
     return Evaluation(model.classes, counts, unknown, (*skipped, *found.skipped))
 
 
