@@ -74,6 +74,14 @@ def test_no_memory_is_told_in_a_sentence(error, monkeypatch, capsys):
     assert len(said.splitlines()) == 1
 
 
+def test_too_little_memory_to_load_anything_is_told_before(tmp_path):
+    command = f"ulimit -v 640000; exec {sys.executable} -m remix.cli run digits --out {tmp_path / 'run'}"
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=600)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("remix run: there is not enough memory")
+    assert not list(tmp_path.iterdir())
+
+
 def test_an_error_in_the_package_itself_is_not_hidden(monkeypatch):
     import remix.cli
 

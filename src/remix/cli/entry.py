@@ -67,6 +67,7 @@ _TRAINING = {"learn", "run", "dream"}
 _GOING_ON = {"run": "the same command with --resume goes on"} | dict.fromkeys(
     ("sweep", "reproduce"), "the same command goes on"
 )
+_LEAST_MEMORY = 700 << 20  # bytes of address space: torch alone takes 600
 _MORE_MEMORY = (
     "there is not enough memory for this; free some, raise the limit of this process (ulimit -v), or ask for less at a "
     "time (smaller images, batches or numbers of samples)"
@@ -86,6 +87,8 @@ def main(args: Sequence[str] | None = None) -> None:
     name = chosen.pop("command")
     if args is None and name in _TRAINING:
         keep_freed_memory()
+    if args is None and _cramped():
+        _end(name, _MORE_MEMORY, 2)
     try:
         import_extensions(os.environ.get(VARIABLE, ""))
         COMMANDS[name](**chosen)
@@ -118,6 +121,16 @@ def _own_process() -> None:
         number = getattr(signal, ending, None)
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # not under nohup
             signal.signal(number, _raise)
+
+
+def _cramped() -> bool:
+    """Whether a limit leaves too little to load torch and scipy: OpenBLAS would wait in vain for more, for ever."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return False
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return limit != resource.RLIM_INFINITY and limit < _LEAST_MEMORY
 
 
 def _raise(number: int, _: FrameType | None) -> None:
