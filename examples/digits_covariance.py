@@ -1,7 +1,7 @@
 """The Laplace covariance on real images: the 8 x 8 digits of scikit-learn.
 
 Fits three Gaussians to the pixels (diagonal, Laplace, dense with Ledoit-Wolf shrinkage), compares them on images they
-have not seen, draws samples, and leaves a picture and a report.
+have not seen, draws samples, and leaves a picture and a report. Needs scikit-learn: pip install scikit-learn
 
     python examples/digits_covariance.py [FOLDER]      (demo-output/ if no folder is named)
 """

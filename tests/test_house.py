@@ -112,7 +112,8 @@ def test_installs_without_a_compiler(tmp_path, setting, value):
     copy.mkdir()
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         (copy / name).write_bytes((ROOT / name).read_bytes())
-    for path in (path for path in (ROOT / "src").rglob("*") if path.suffix in (".py", ".cpp", ".h", ".typed")):
+    suffixes = (".py", ".cpp", ".h", ".typed", ".safetensors")
+    for path in (path for path in (ROOT / "src").rglob("*") if path.suffix in suffixes):
         target = copy / path.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(path.read_bytes())
@@ -122,4 +123,5 @@ def test_installs_without_a_compiler(tmp_path, setting, value):
     built = tmp_path / "built" / "remix"
     assert (built / "cli" / "entry.py").exists()
     assert (built / "py.typed").exists()
+    assert (built / "data" / "digits.safetensors").exists()
     assert not list(built.rglob("_native*"))

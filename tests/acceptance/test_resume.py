@@ -218,7 +218,7 @@ def test_kill_9_at_ten_moments(unbroken, tmp_path):
     """Real processes, killed after random times."""
     os.environ["OMP_NUM_THREADS"] = "1"
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["remix.experiments.run", "lightning_fabric", "sklearn.datasets"])
+    context.set_forkserver_preload(["remix.experiments.run", "lightning_fabric"])
     chance = random.Random(0)
 
     def start(method: str, out: Path) -> multiprocessing.process.BaseProcess:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Examination", "doctor", "examine", "show"]
 
-PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "safetensors", "Pillow", "matplotlib", "rich")
+PACKAGES = ("torch", "numpy", "scipy", "safetensors", "Pillow", "matplotlib", "rich")
 COMPILERS = ("c++", "g++", "clang++")
 
 
