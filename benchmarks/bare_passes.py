@@ -17,8 +17,8 @@ from remix.experiments.run_config import resolve
 from remix.experiments.run_plan import plan_run
 from remix.methods import list_methods
 from remix.reproduce.estimate import seconds_per_image
-from remix.support.allocator import keep_freed_memory
-from remix.support.atomic import write_text
+from remix.support.files import write_text
+from remix.support.machine import keep_freed_memory
 from remix.support.tables import as_csv, as_markdown
 
 PRESET = "cifar100-mini"

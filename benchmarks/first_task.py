@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from remix.experiments.metrics_file import Event, read_events
 from remix.reproduce.result_files import new_figure, tidy
-from remix.support.atomic import write_text
+from remix.support.files import write_text
 
 NAME = "first_task"
 LOSS = "cross-entropy"

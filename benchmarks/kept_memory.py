@@ -18,7 +18,7 @@ from torch import nn
 
 from remix.inversion import ImageGenerator
 from remix.networks import create_backbone
-from remix.support.allocator import keep_freed_memory
+from remix.support.machine import keep_freed_memory
 
 ROUNDS, STEPS = 5, 6
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from remix.experiments.paired import spread
-from remix.support.atomic import write_text
+from remix.support.files import write_text
 
 STEPS = (
     ("tench", "english_springer", "cassette_player", "chain_saw", "church"),

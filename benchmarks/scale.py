@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from remix.laplace import LaplaceCovariance, LaplaceNormal, fit, kernels, merge
-from remix.support.process_memory import peak_bytes
+from remix.support.machine import peak_bytes
 
 HELD_OUT = 16
 BLOCK_NUMBERS = 1 << 23  # written and evaluated at a time

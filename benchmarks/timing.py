@@ -7,7 +7,7 @@ import gc
 import time
 from collections.abc import Callable
 
-from remix.support.process_memory import forget_peak, peak_bytes, resident_bytes
+from remix.support.machine import forget_peak, peak_bytes, resident_bytes
 
 Work = Callable[[], object]
 

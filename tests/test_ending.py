@@ -11,7 +11,7 @@ from remix.cli import main
 
 WRITING = """
 import time
-from remix.support.atomic import written_whole
+from remix.support.files import written_whole
 with written_whole("model.remix") as file:
     file.write(b"half")
     file.flush()

@@ -18,7 +18,7 @@ from remix.reproduce import memory as reproduce_memory
 from remix.reproduce.feature_files import read_features, write_features
 from remix.reproduce.likelihood_report import best_diagonal, table, verdict
 from remix.statistics import Memory
-from remix.support.process_memory import peak_bytes, resident_bytes
+from remix.support.machine import peak_bytes, resident_bytes
 
 
 def refused(capsys, *words):

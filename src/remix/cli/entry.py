@@ -34,8 +34,7 @@ from remix.cli.report import report
 from remix.cli.reproduce import reproduce
 from remix.cli.run import run
 from remix.cli.sweep import sweep
-from remix.support.allocator import keep_freed_memory
-from remix.support.memory_errors import out_of_memory
+from remix.support.machine import keep_freed_memory, out_of_memory
 from remix.support.text import printable
 
 __all__ = ["COMMANDS", "main"]

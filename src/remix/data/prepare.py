@@ -20,7 +20,7 @@ from remix.data.file_index import INDEX, fingerprint
 from remix.data.images import ImageDataset, ImageFiles
 from remix.data.registry import Entry, find_dataset, load, place_of
 from remix.data.splits import Splits
-from remix.support.atomic import write_text
+from remix.support.files import write_text
 from remix.support.text import printable
 
 __all__ = ["prepare"]

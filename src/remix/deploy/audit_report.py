@@ -12,7 +12,7 @@ from torch import Tensor
 
 from remix.deploy.audit import SPACES, Audit, SpaceAudit
 from remix.deploy.grids import GridRow, save_grid
-from remix.support.atomic import write_text
+from remix.support.files import write_text
 from remix.support.tables import as_table
 
 __all__ = ["audit_numbers", "audit_table", "write_report"]

@@ -14,7 +14,7 @@ from remix.deploy.export_formats import Plain, as_onnx, as_safetensors, as_torch
 from remix.deploy.plain_network import probe
 from remix.learning import Model
 from remix.networks.probe import evaluating
-from remix.support.atomic import written_whole
+from remix.support.files import written_whole
 
 __all__ = ["SUFFIXES", "Exported", "export"]
 

@@ -14,9 +14,8 @@ from PIL import Image, ImageDraw, ImageFont
 from PIL.PngImagePlugin import PngInfo
 from torch import Tensor
 
-from remix.support.atomic import written_whole
 from remix.support.documents import parse_json
-from remix.support.files import open_regular
+from remix.support.files import open_regular, written_whole
 
 __all__ = ["GridLayout", "GridRow", "RowLayout", "grid_layout", "image_grid", "open_picture", "save_grid"]
 

@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from remix.support.atomic import written_whole
+from remix.support.files import written_whole
 
 __all__ = ["History", "save_terms", "terms_figure"]
 

@@ -30,8 +30,8 @@ from remix.learning.metrics import AccuracyMatrix
 from remix.learning.model_file import Model, save_model
 from remix.learning.monitor import EpochReport
 from remix.learning.team import Team
-from remix.support.atomic import write_text
 from remix.support.clock import RunClock
+from remix.support.files import write_text
 
 __all__ = ["execute", "grid_of"]
 

@@ -11,9 +11,8 @@ import yaml
 
 from remix.experiments.run_config import RunConfig, differences
 from remix.learning.metrics import AccuracyMatrix
-from remix.support.atomic import is_temporary, remove_temporary, write_text
 from remix.support.documents import DocumentError, read_json, read_yaml
-from remix.support.files import open_appending, why_unreadable
+from remix.support.files import is_temporary, open_appending, remove_temporary, why_unreadable, write_text
 from remix.support.settings import SettingError, plain
 from remix.support.text import printable, shown
 

@@ -14,7 +14,7 @@ from remix.inversion.adam import Adam
 from remix.inversion.checkpoint import Checkpoint
 from remix.inversion.loop import InversionStoppedError, StepReport, Task, optimise
 from remix.inversion.loop_state import LoopState
-from remix.support.memory_errors import out_of_memory
+from remix.support.machine import out_of_memory
 
 __all__ = ["Outcome", "Phase", "Progress", "run_phases"]
 

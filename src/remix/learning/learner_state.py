@@ -16,7 +16,7 @@ from remix.learning.trainer import StageState
 from remix.networks import Classifier, GrowingHead
 from remix.networks.weights import check_numbers
 from remix.statistics import Memory
-from remix.support.memory_errors import out_of_memory
+from remix.support.machine import out_of_memory
 
 __all__ = ["learner_tensors", "replay_tensors", "restore"]
 

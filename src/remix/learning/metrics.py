@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from remix.support.atomic import write_text
-from remix.support.files import read_limited
+from remix.support.files import read_limited, write_text
 from remix.support.text import printable
 
 __all__ = ["METRICS", "AccuracyMatrix", "Average"]

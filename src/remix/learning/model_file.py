@@ -18,7 +18,7 @@ from remix.networks import Backbone, Classifier, GrowingHead, create_backbone, l
 from remix.networks.probe import evaluating, probe_images
 from remix.networks.weights import check_numbers
 from remix.statistics import DamagedFileError, Memory, StoredTensor, check_layers, read_file, read_header, write_file
-from remix.support.memory_errors import out_of_memory
+from remix.support.machine import out_of_memory
 from remix.support.text import did_you_mean, printable
 
 __all__ = ["KIND", "OLDEST", "VERSION", "Model", "load_model", "save_model"]

@@ -16,7 +16,7 @@ from remix.networks.cifar_resnet import CifarResNet
 from remix.networks.classifier import Classifier
 from remix.networks.head import GrowingHead
 from remix.networks.registry import backbone_options, create_backbone
-from remix.support.memory_errors import out_of_memory
+from remix.support.machine import out_of_memory
 
 _HEAD_KEY = re.compile(r"(?:fc|linear|head)\.(weight|bias)")
 

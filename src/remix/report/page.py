@@ -27,7 +27,7 @@ from remix.report.likelihoods import likelihood_charts, likelihood_table
 from remix.report.reading import read_runs
 from remix.report.real_images import real_images
 from remix.report.terms import epoch_accuracy_charts, inversion_charts, last_terms, training_charts
-from remix.support.atomic import write_text
+from remix.support.files import write_text
 from remix.support.settings import SettingError
 
 __all__ = ["render", "write_report"]

@@ -26,8 +26,8 @@ from remix.reproduce.likelihood_report import table, verdict, write_report
 from remix.reproduce.targets import Reproduction
 from remix.reproduce.vit_features import open_vit
 from remix.statistics import LayerStatistics, Memory, Point, as_view
-from remix.support.atomic import write_text
 from remix.support.documents import read_json
+from remix.support.files import write_text
 
 __all__ = ["TAKES", "reproduce"]
 

@@ -13,7 +13,7 @@ from torch.distributions import Independent, Normal
 
 from remix.laplace import FitStep, FrobeniusRecipe, LaplaceNormal, fit
 from remix.reproduce.feature_files import Features
-from remix.support.process_memory import forget_peak, peak_bytes
+from remix.support.machine import forget_peak, peak_bytes
 
 __all__ = ["Curve", "LayerData", "diagonals", "laplace_curve", "published_curve"]
 

@@ -12,7 +12,7 @@ from typing import Any
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from remix.support.atomic import write_text, written_whole
+from remix.support.files import write_text, written_whole
 
 __all__ = ["best_diagonal", "table", "verdict", "write_report"]
 

@@ -17,7 +17,7 @@ from rich.console import Console
 from safetensors.torch import save_file
 
 from remix.reproduce.targets import Reproduction
-from remix.support.atomic import write_text
+from remix.support.files import write_text
 from remix.support.tables import as_csv
 
 __all__ = ["TAKES", "dense_bytes", "reproduce"]

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 from remix.laplace import LaplaceCovariance, LaplaceNormal
-from remix.support.process_memory import forget_peak, peak_bytes, resident_bytes
+from remix.support.machine import forget_peak, peak_bytes, resident_bytes
 
 __all__ = ["probe"]
 

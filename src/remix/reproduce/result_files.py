@@ -13,8 +13,8 @@ from rich.console import Console
 from remix.report import write_report
 from remix.reproduce.needed_runs import NeededRun
 from remix.reproduce.targets import Reproduction
-from remix.support.atomic import write_text, written_whole
 from remix.support.display import say
+from remix.support.files import write_text, written_whole
 from remix.support.tables import as_csv
 
 __all__ = ["colour_of", "new_figure", "scale_sentence", "tidy", "write_results"]

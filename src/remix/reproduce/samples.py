@@ -19,8 +19,8 @@ from remix.inversion import PriorKind
 from remix.learning import load_model
 from remix.learning.devices import as_device, on_device
 from remix.reproduce.targets import Reproduction
-from remix.support.atomic import write_text
 from remix.support.display import Display, say
+from remix.support.files import write_text
 from remix.support.tables import as_csv, as_markdown
 
 __all__ = ["TAKES", "reproduce"]

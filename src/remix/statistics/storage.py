@@ -16,10 +16,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from remix.support.atomic import written_whole
 from remix.support.documents import DocumentError, parse_json
-from remix.support.files import open_regular
-from remix.support.memory_errors import out_of_memory
+from remix.support.files import open_regular, written_whole
+from remix.support.machine import out_of_memory
 
 __all__ = ["DamagedFileError", "FileHeader", "StoredTensor", "read_file", "read_header", "serialised", "write_file"]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import torch
 
-from remix.support.process_memory import forget_peak, peak_bytes
+from remix.support.machine import forget_peak, peak_bytes
 
 __all__ = ["RunClock"]
 

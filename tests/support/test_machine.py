@@ -1,4 +1,4 @@
-"""A process that trains keeps the memory it frees."""
+"""A process that trains keeps the memory it frees, and errors for want of memory are known as such."""
 
 import subprocess
 import sys
@@ -6,10 +6,11 @@ import sys
 import pytest
 
 from remix.cli import entry
+from remix.support.machine import out_of_memory
 
 FAULTS = """
 import resource, sys, torch
-from remix.support.allocator import keep_freed_memory
+from remix.support.machine import keep_freed_memory
 if sys.argv[1] == "keep" and not keep_freed_memory():
     print("cannot")
     sys.exit()
@@ -43,3 +44,15 @@ def test_only_commands_that_train_keep_it_and_only_in_a_process_of_their_own(mon
     monkeypatch.setattr(sys, "argv", ["remix", *words])
     entry.main()
     assert bool(called) == keeps
+
+
+def test_an_error_raised_from_itself_comes_to_an_answer():
+    error = ValueError("x")
+    error.__cause__ = error
+    assert not out_of_memory(error)
+
+
+def test_what_an_error_was_raised_from_counts():
+    error = ValueError("x")
+    error.__cause__ = MemoryError()
+    assert out_of_memory(error)
