@@ -106,7 +106,7 @@ class Judge:
         parts = []
         for part in interpolate(pixels, (JUDGED_SIZE, JUDGED_SIZE), mode="area").split(50):
             x, pooled = part, []
-            for name, block in self.backbone.blocks():
+            for name, block, _ in self.backbone.blocks():
                 x = block(x)
                 if name in self.stages:
                     pooled.append(x.mean((2, 3)))

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 from benchmarks.dream_data import Images
 from benchmarks.dream_networks import PlainJudge, features_of
 from remix.networks import Backbone
-from remix.statistics import Kind, LayerStatistics, Taps
+from remix.statistics import Hooks, Kind, LayerStatistics
 
 
 @dataclass
@@ -77,13 +77,13 @@ def likelihood(
     diagonal = {key: layer.prior("diagonal") for key, layer in layers.items()}
     priors = diagonal if kind == "diagonal" else {key: layer.prior(kind) for key, layer in layers.items()}
     gains, forms = [], []
-    with Taps(backbone, points) as taps:  # type: ignore[arg-type]
+    with Hooks(backbone, points) as hooks:  # type: ignore[arg-type]
         for part in pixels.split(size):
-            taps.clear()
+            hooks.clear()
             backbone.features(part)
             gain, form = [], []
             for key, layer in layers.items():
-                rows = layer.view.rows(taps[layer.point])
+                rows = layer.view.rows(hooks[layer.point])
                 log_prob = priors[key].log_prob(rows).mean()
                 gain.append((log_prob - diagonal[key].log_prob(rows).mean()) / layer.dim)
                 form.append((-2 * log_prob - 2 * priors[key].entropy()) / layer.dim + 1)

@@ -87,7 +87,7 @@ def block_outputs(network: nn.Module, images: Tensor, names: tuple[str, ...], ba
     kept_outputs: dict[str, list[Tensor]] = {name: [] for name in names}
     for part in images.split(batch):
         x = part
-        for name, block in network.blocks():  # type: ignore[operator]
+        for name, block, _ in network.blocks():  # type: ignore[operator]
             x = block(x)
             if name in kept_outputs:
                 kept_outputs[name].append(x.half())

@@ -12,7 +12,7 @@ from remix.data import Splits, TaskStream, dataset, load
 from remix.inversion import random_labels
 from remix.learning import AccuracyMatrix, Learner, Method, Sgd, Stage
 from remix.methods import create_method, first_task, method
-from remix.networks import Block, BlockBackbone, create_backbone, register_backbone
+from remix.networks import Backbone, Block, create_backbone, register_backbone
 from remix.statistics import measure_classes
 
 
@@ -25,7 +25,7 @@ def mirrored_digits() -> Splits:
 
 
 @register_backbone("two-convolutions", input_shape=(1, 8, 8))
-class TwoConvolutions(BlockBackbone):
+class TwoConvolutions(Backbone):
     def __init__(self, input_shape, width=32):
         super().__init__(input_shape, feature_dim=width)
         sizes = ((input_shape[0], width), (width, width))

@@ -30,7 +30,7 @@ from remix.data.unpickling import PIXELS, RefusedPickle, unpickle
 from remix.experiments.run_config import RunConfig, parse_assignments
 from remix.learning import Model, load_model, save_model
 from remix.networks import Classifier, GrowingHead, registry
-from remix.networks.backbone import Block, BlockBackbone
+from remix.networks.backbone import Backbone, Block
 from remix.statistics import DamagedFileError, Memory, Selectors, batchnorm_points, measure_classes, measure_layers
 from remix.support.documents import DocumentError, parse_json, parse_yaml
 from remix.support.settings import SettingError
@@ -62,7 +62,7 @@ class Target:
 # --- model files ---
 
 
-class Fuzzed(BlockBackbone):
+class Fuzzed(Backbone):
     """So small that opening a file is what takes the time, not building the network."""
 
     def __init__(self, width: int = 2, size: int = 4) -> None:

@@ -37,7 +37,7 @@ def test_training_is_what_torch_would_do(knowledge):
     from torch.nn.functional import cross_entropy
 
     from remix.inversion.image_priors import gaussian_kernel
-    from remix.statistics import Taps
+    from remix.statistics import Hooks
 
     network = ImageGenerator((1, 8, 8), 20, torch.Generator().manual_seed(0)).double()
     plain = ImageGenerator((1, 8, 8), 20, torch.Generator().manual_seed(0)).double()
@@ -48,11 +48,11 @@ def test_training_is_what_torch_would_do(knowledge):
     layers = knowledge.moments
     for _ in range(4):
         images = plain(torch.randn(16, 20, generator=generator, dtype=torch.float64))
-        with frozen(*knowledge.networks), Taps(knowledge.module, [layer.point for layer in layers]) as taps:
+        with frozen(*knowledge.networks), Hooks(knowledge.module, [layer.point for layer in layers]) as hooks:
             logits = knowledge.classify(knowledge.backbone.pooled(images))
         kl = 0
         for layer in layers:
-            x = taps[layer.point]
+            x = hooks[layer.point]
             mean, variance = x.mean((0, 2, 3)), x.var((0, 2, 3), correction=0) + 1e-8
             ratio = layer.variance / variance
             kl = kl + 0.5 * (ratio - 1 - ratio.log() + (mean - layer.mean) ** 2 / variance).mean() / len(layers)

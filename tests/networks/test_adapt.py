@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from remix.networks import BlockBackbone, as_backbone
+from remix.networks import Backbone, as_backbone
 from remix.networks.backbone import Block
 
 SHAPE = (3, 16, 16)
@@ -37,7 +37,7 @@ BLOCKS = [("conv", "norm", "act"), "body.0", "body.1"]
 def test_named_modules_become_blocks():
     network = OwnNetwork()
     backbone = as_backbone(network, blocks=BLOCKS, input_shape=SHAPE)
-    assert [name for name, _ in backbone.blocks()] == ["conv+norm+act", "body.0", "body.1"]
+    assert [block.name for block in backbone.blocks()] == ["conv+norm+act", "body.0", "body.1"]
     assert (backbone.feature_dim, backbone.input_shape) == (8, SHAPE)
     network.eval()
     x = torch.randn(2, *SHAPE)
@@ -111,7 +111,7 @@ def test_hooks_are_gone_after_an_error():
 
 
 def test_a_network_without_blocks_says_what_to_add():
-    with pytest.raises(TypeError, match=r"blocks=\[\.\.\.\].*implement blocks, features, pool.*Modules: conv, norm"):
+    with pytest.raises(TypeError, match=r"blocks=\[\.\.\.\].*derive it from .*Modules: conv, norm"):
         as_backbone(OwnNetwork())
 
 
@@ -137,7 +137,7 @@ def test_a_name_works_too():
 
 
 def test_a_network_that_keeps_the_promise_is_taken_as_it_is():
-    class Own(BlockBackbone):
+    class Own(Backbone):
         def __init__(self) -> None:
             super().__init__(SHAPE, 4)
             self.only = nn.Conv2d(3, 4, 3)

@@ -76,9 +76,9 @@ def test_pooled_is_the_average_over_positions(backbone):
 
 
 def test_block_names_differ_and_hold_all_parameters(backbone):
-    names = [name for name, _ in backbone.blocks()]
+    names = [block.name for block in backbone.blocks()]
     assert len(set(names)) == len(names)
-    in_blocks = {id(parameter) for _, block in backbone.blocks() for parameter in block.parameters()}
+    in_blocks = {id(p) for block in backbone.blocks() for p in block.module.parameters()}
     assert in_blocks == {id(parameter) for parameter in backbone.parameters()}
 
 
@@ -180,3 +180,28 @@ def test_a_shape_that_is_no_image_is_refused():
 def test_a_name_is_given_once():
     with pytest.raises(ValueError, match="'resnet32' is registered already"):
         register_backbone("resnet32")(nn.Identity)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "resnet20", "convnet8"])
+def test_features_from_any_block_to_any_other_are_those_of_the_whole_network(name):
+    options = {"input_shape": (3, 32, 32)} if name == "resnet18" else {}
+    backbone = create_backbone(name, width=4, generator=torch.Generator().manual_seed(0), **options).eval()
+    images, count = torch.randn(2, *backbone.input_shape), len(backbone.blocks())
+    with torch.no_grad():
+        whole, pooled = backbone.features(images), backbone.pooled(images)
+        for middle in range(count + 1):
+            below = backbone.features(images, stop=middle)
+            assert torch.equal(backbone.features(below, middle), whole)
+            assert torch.equal(backbone.pooled(below, middle), pooled)
+        below = backbone.features(images, stop=2)
+        several = backbone.pooled(below, 2, at=[2, count - 1])
+        assert torch.equal(several[:, : -backbone.feature_dim], backbone.features(images, stop=3).mean((2, 3)))
+        assert torch.equal(several[:, -backbone.feature_dim :], pooled)
+
+
+def test_statistics_are_taken_at_batchnorm_inputs_from_the_block_that_is_asked_for():
+    backbone = create_backbone("convnet8", width=4)
+    assert [str(point) for point, _ in backbone.watched(3)] == ["convolutions.3.bn:input", "convolutions.4.bn:input"]
+    assert [str(point) for point, _ in backbone.block_inputs()] == [f"convolutions.{i}:input" for i in (1, 2, 3, 4)]
+    assert [str(point) for point, _ in backbone.block_inputs(3)] == ["convolutions.3:input", "convolutions.4:input"]
+    assert len(backbone.trainable(3)) == 2

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from remix.networks import as_backbone, create_backbone
-from remix.statistics import Taps, block_input_points, feature_point, measure_layers, resolution_points
+from remix.statistics import Hooks, block_input_points, feature_point, measure_layers, resolution_points
 
 
 def block_inputs(backbone, images: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -35,9 +35,9 @@ def test_block_inputs_are_the_residual_stream_itself_not_the_batchnorm_before_it
 
 def test_the_feature_point_gives_the_features(network, images):
     network.eval()
-    with Taps(network, [feature_point(network)]) as taps:
+    with Hooks(network, [feature_point(network)]) as hooks:
         features = network.features(images)
-    assert taps[feature_point(network)] is features
+    assert hooks[feature_point(network)] is features
 
 
 def test_resnet32_has_15_block_inputs():
@@ -56,7 +56,7 @@ def test_blocks_of_several_modules_are_watched_at_their_ends():
     backbone = as_backbone(own.eval(), blocks=[["0", "1", "2"], ["3", "4"]], input_shape=(3, 8, 8))
     images = torch.randn(2, 3, 8, 8)
     points = block_input_points(backbone)
-    with Taps(backbone, [*points.values(), feature_point(backbone)]) as taps:
+    with Hooks(backbone, [*points.values(), feature_point(backbone)]) as hooks:
         features = backbone.features(images)
-    assert torch.equal(taps[points["3+4"]], block_inputs(backbone, images)["3+4"])
-    assert taps[feature_point(backbone)] is features
+    assert torch.equal(hooks[points["3+4"]], block_inputs(backbone, images)["3+4"])
+    assert hooks[feature_point(backbone)] is features

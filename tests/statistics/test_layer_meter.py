@@ -6,9 +6,9 @@ from torch import nn
 
 from remix.statistics import (
     ClassMeter,
+    Hooks,
     LayerMeter,
     NonFiniteActivationError,
-    Taps,
     batchnorm_points,
     feature_point,
     measure_layers,
@@ -20,9 +20,9 @@ POINTS = ["stem.bn:input", "stage_2.0.bn2:input"]
 
 def captured(network: nn.Module, images: torch.Tensor, point: str) -> torch.Tensor:
     network.eval()
-    with Taps(network, [point]) as taps, torch.no_grad():
+    with Hooks(network, [point]) as hooks, torch.no_grad():
         network(images)
-    return taps[point]
+    return hooks[point]
 
 
 def test_moments_are_those_of_all_activations_at_once(network, images):
@@ -152,7 +152,7 @@ def test_a_module_that_runs_twice_is_refused():
 
 
 def test_a_container_whose_parts_are_called_one_by_one_is_told(network, images):
-    with pytest.raises(ValueError, match=r"'stage_1' does not run .* tap the first or the last"):
+    with pytest.raises(ValueError, match=r"'stage_1' does not run .* watch the first or the last"):
         measure_layers(network, [images], ["stage_1:output"])
 
 

@@ -5,9 +5,9 @@ import torch
 from torch.distributions import MultivariateNormal
 
 from remix.laplace import LaplaceCovariance, LaplaceNormal
+from remix.networks.views import CHANNELS, MAP
 from remix.statistics import LayerStatistics, Point
 from remix.statistics.dense import positive_covariance, positive_variance, shrunk_covariance
-from remix.statistics.views import CHANNELS, MAP
 
 POINT = Point("bn", "input")
 

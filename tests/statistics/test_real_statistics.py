@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from remix.networks import load_classifier
-from remix.statistics import Taps, batchnorm_points, batchnorm_statistics, measure_layers, rescale_to_batchnorm
+from remix.statistics import Hooks, batchnorm_points, batchnorm_statistics, measure_layers, rescale_to_batchnorm
 
 MEAN = torch.tensor([0.485, 0.456, 0.406]).view(1, 3, 1, 1)
 STD = torch.tensor([0.229, 0.224, 0.225]).view(1, 3, 1, 1)
@@ -29,14 +29,14 @@ def test_channel_statistics_of_resnet20_on_cifar100(data_dir):
     points = batchnorm_points(backbone)[::3]
     layers = measure_layers(backbone, images[:200].split(50), points, kinds=("laplace", "dense"))
     running = batchnorm_statistics(backbone)
-    with Taps(backbone.eval(), points) as taps, torch.no_grad():
+    with Hooks(backbone.eval(), points) as hooks, torch.no_grad():
         backbone.features(images[200:])
     gains = []
     for key, layer in layers.items():
         # CIFAR-100 looks much like CIFAR-10, on which the running averages were taken.
         ratio = layer.variance / running[key].variance
         assert 0.5 < ratio.median() < 2
-        rows = layer.view.rows(taps[layer.point])
+        rows = layer.view.rows(hooks[layer.point])
         diagonal, laplace, dense = (float(layer.prior(kind).log_prob(rows).mean()) / layer.dim for kind in layer.kinds)
         gains.append((laplace - diagonal, dense - diagonal))
     # On images that were not measured, in every layer: diagonal < laplace < dense.

@@ -45,7 +45,7 @@ class ExtendDiagonal(FewImagesDiagonal):
         now, past = (ClassMeter(feature_point(backbone), backbone.pool) for _ in range(2))
         meters = [now, *self.layer_meters(learner)]
         run_meters(learner.student.backbone, learner.images(data), meters)  # type: ignore[arg-type]
-        run_meters(learner.student.backbone, replay.batches(500), [past])  # type: ignore[arg-type]
+        run_meters(learner.student.backbone, replay.batches(500), [past])
         layers: dict[str, LayerStatistics] = {}
         for meter in meters[1:]:
             layers |= meter.statistics()  # type: ignore[attr-defined]

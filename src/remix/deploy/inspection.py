@@ -153,7 +153,7 @@ def as_plain(found: Inspection) -> dict[str, Any]:
                 key: list(value) if isinstance(value, tuple) else value for key, value in model.options.items()
             },
             "parameters": sum(parameter.numel() for parameter in network.parameters()),
-            "blocks": [name for name, _ in network.backbone.blocks()],
+            "blocks": [block.name for block in network.backbone.blocks()],
             "frozen_blocks": model.frozen,
             "features": network.backbone.feature_dim,
         },

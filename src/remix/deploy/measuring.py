@@ -22,12 +22,12 @@ from remix.networks.probe import evaluating, probe_images
 from remix.statistics import (
     ClassGaussians,
     ClassMeter,
+    Hooks,
     Kind,
     LayerMeter,
     Memory,
     Meter,
     Point,
-    Taps,
     batchnorm_points,
     block_input_points,
     feature_point,
@@ -246,9 +246,9 @@ def _stage_ends(model: Model) -> list[str]:
 def map_bytes(model: Model, maps: Sequence[str] | None = None) -> int:
     """Most memory that measuring maps takes: of every layer up to a thousand maps, but at most 256 MiB, are kept."""
     backbone: Any = model.classifier.backbone
-    with evaluating(backbone), Taps(backbone, map_points(model, maps)) as taps:
+    with evaluating(backbone), Hooks(backbone, map_points(model, maps)) as hooks:
         backbone.features(probe_images(backbone, model.preprocessing.shape))
-    return sum(4 * min(1000 * taps[point][0].numel(), 1 << 26) for point in taps)
+    return sum(4 * min(1000 * hooks[point][0].numel(), 1 << 26) for point in hooks)
 
 
 class _Votes(Meter):

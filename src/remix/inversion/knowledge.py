@@ -15,7 +15,7 @@ from remix.inversion.settings import PriorSettings
 from remix.inversion.term import Term
 from remix.networks import Backbone, Block
 from remix.networks.probe import block_shapes, evaluating, probe_images
-from remix.statistics import LayerStatistics, Point, Taps, batchnorm_statistics, block_input_points, check_layers
+from remix.statistics import Hooks, LayerStatistics, Point, batchnorm_statistics, block_input_points, check_layers
 
 __all__ = ["Knowledge"]
 
@@ -154,9 +154,9 @@ class Knowledge:
         points = dict.fromkeys(layer.point for layer in (*self.layers.values(), *self.moments))
         block = self.backbone.blocks()[number]
         inputs = torch.zeros(2, *self.block_shapes[number]).to(self.like)
-        with evaluating(self.module), Taps(self.module, points) as taps:
+        with evaluating(self.module), Hooks(self.module, points) as hooks:
             block(inputs)
-            return set(taps)
+            return set(hooks)
 
     @property
     def like(self) -> Tensor:

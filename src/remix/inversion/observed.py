@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from remix.inversion.frozen_batchnorm import MeasuringBatchNorm, can_measure
 from remix.inversion.moment_kernels import Affine
-from remix.statistics import Point, Taps, require_finite
+from remix.statistics import Hooks, Point, require_finite
 
 __all__ = ["Gauge", "Observed", "Section", "frozen"]
 
@@ -50,7 +50,7 @@ class Observed:
         variable: what is sought, (n, ...): images, or the input of a block.
         inputs: what the network received: the variable, perhaps jittered, flipped, resized.
         output: what it gave.
-        activations: at the tapped points.
+        activations: at the watched points.
         passed: by key, what gauges measured on the way.
 
     """
@@ -88,7 +88,7 @@ class Section:
         for gauge in gauges:
             self._gauges[gauge.points[0]].append(gauge)
         self._passed: dict[object, Tensor] = {}
-        self._taps = Taps(network, dict.fromkeys((*self._points, *self._gauges)), self._pass)
+        self._taps = Hooks(network, dict.fromkeys((*self._points, *self._gauges)), self._pass)
         self._layers = [layer for point in list(self._gauges) if (layer := self._measuring(point)) is not None]
 
     def _measuring(self, point: Point) -> MeasuringBatchNorm | None:
@@ -111,16 +111,16 @@ class Section:
     @contextmanager
     def observe(self, variable: Tensor, inputs: Tensor, part: slice) -> Iterator[Observed]:
         """Run the inputs; the activations are let go at the end of the ``with`` block."""
-        with self._taps as taps, ExitStack() as stack:
+        with self._taps as hooks, ExitStack() as stack:
             for layer in self._layers:
                 stack.enter_context(layer)
             output = self.forward(inputs)
-            missing = [str(point) for point in taps.points if point not in taps]
+            missing = [str(point) for point in hooks.points if point not in hooks]
             if missing:
                 raise ValueError(
                     f"the network does not pass {missing[0]!r} in this part, so a term on it cannot be computed"
                 )
-            captured = {point: taps[point] for point in taps.points}
+            captured = {point: hooks[point] for point in hooks.points}
         # What was only measured on the way is let go as the backward pass uses it up: its memory serves the gradients.
         activations = {point: captured[point] for point in self._points}
         del captured
@@ -138,10 +138,10 @@ class Section:
         """
         require_finite(Point("", "input"), inputs, step)
         leaves = [name for name, module in self.network.named_modules() if name and not list(module.children())]
-        with Taps(self.network, [Point(name, "output") for name in leaves]) as taps:
+        with Hooks(self.network, [Point(name, "output") for name in leaves]) as hooks:
             self.forward(inputs)
-            for point in taps:
-                require_finite(point, taps[point], step)
+            for point in hooks:
+                require_finite(point, hooks[point], step)
 
 
 @contextmanager

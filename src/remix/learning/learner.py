@@ -103,7 +103,7 @@ class Learner:
         self.done = 0  # phases of the present task
         self.stage_state = StageState()
         self.inversion: Checkpoint | None = None  # of an interrupted inversion, to go on with
-        self.untrained = copy.deepcopy(self.student.backbone.state_dict()) if method.joint else {}  # type: ignore[attr-defined]
+        self.untrained = copy.deepcopy(self.student.backbone.state_dict()) if method.joint else {}
 
     # --- what there is ---
 

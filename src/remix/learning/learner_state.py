@@ -136,7 +136,7 @@ def _copy_of_student(learner: Learner, sizes: list[int]) -> Classifier:
     """The frozen model before: the student's backbone, with fewer classifiers."""
     student = learner.student
     head = GrowingHead(student.head.feature_dim, sizes, bias=student.head.bias, generator=torch.Generator())
-    backbone: nn.Module = copy.deepcopy(student.backbone)  # type: ignore[assignment]
+    backbone: nn.Module = copy.deepcopy(student.backbone)
     network = Classifier(backbone, head).to(learner.team.device)  # type: ignore[arg-type]
     return network.requires_grad_(False).eval()
 

@@ -176,7 +176,7 @@ class Pmi(Method):
         gaussians, features = classes.gaussians(), classes.features() if self.selection else {}
         if isinstance(learner.replay, TensorReplay):
             past = ClassMeter(feature_point(backbone), backbone.pool, keep_features=self.selection)
-            run_meters(learner.student.backbone, learner.replay.batches(500), [past])  # type: ignore[arg-type]
+            run_meters(learner.student.backbone, learner.replay.batches(500), [past])
             gaussians = self.followed(learner, past.gaussians()).replace(gaussians)
             features = past.features() | features if self.selection else {}
         memory.gaussians = _updated_gaussians(memory.gaussians, gaussians)

@@ -22,7 +22,7 @@ def check_prior_kind(method: str, prior: PriorSettings) -> None:
 
 def check_batchnorm(method: str, backbone: Backbone) -> None:
     """Whether a network has the layers whose statistics dreams are held to. Raises ValueError if not."""
-    if not batchnorm_points(backbone):  # type: ignore[arg-type]
+    if not batchnorm_points(backbone):
         raise ValueError(
             f"{type(backbone).__name__} has no BatchNorm layers, whose statistics the method {method!r} holds its "
             "dreams to: its old classes could never be dreamed. The methods lwf and finetune need none; remix run also "

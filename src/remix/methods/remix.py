@@ -60,7 +60,7 @@ class Remix(Pmi):
         """As PMI, and covariances of the BatchNorm inputs, scaled to the running variances."""
         teacher = learner.teacher
         assert teacher is not None
-        layers = rescale_to_batchnorm(learner.memory.layers, teacher.backbone)  # type: ignore[arg-type]
+        layers = rescale_to_batchnorm(learner.memory.layers, teacher.backbone)
         return Knowledge(teacher.backbone, layers, teacher.head)
 
     def layer_meters(self, learner: Learner) -> list[LayerMeter]:
@@ -71,5 +71,5 @@ class Remix(Pmi):
             points = resolution_points(learner.backbone)
             covariances = LayerMeter(points, "map", kind, transform="dct" if prior == "laplace-dct" else None)
         else:
-            covariances = LayerMeter(batchnorm_points(learner.backbone), kinds=kind)  # type: ignore[arg-type]
+            covariances = LayerMeter(batchnorm_points(learner.backbone), kinds=kind)
         return [*super().layer_meters(learner), covariances]

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, relu
 
-from remix.networks.backbone import Block, BlockBackbone
-from remix.networks.initialise import initialise_convolutions
+from remix.networks.backbone import Backbone, Block, initialise_convolutions
 from remix.networks.registry import register_backbone
 
 Padding = Literal["append", "symmetric"]
@@ -66,7 +65,7 @@ class ResidualBlock(nn.Module):
 @register_backbone("resnet32", depth=32)
 @register_backbone("resnet44", depth=44)
 @register_backbone("resnet56", depth=56)
-class CifarResNet(BlockBackbone):
+class CifarResNet(Backbone):
     """The CIFAR ResNet of depth 6n + 2.
 
     A stem and 3n residual blocks, in stages of n, n, n - 1 and 1 blocks; the last block is a stage of its own because

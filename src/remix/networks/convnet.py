@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from remix.networks.backbone import Block, BlockBackbone
-from remix.networks.initialise import initialise_convolutions
+from remix.networks.backbone import Backbone, Block, initialise_convolutions
 from remix.networks.registry import register_backbone
 
 
@@ -28,7 +27,7 @@ class ConvolutionBlock(nn.Module):
 
 @register_backbone("convnet8", input_shape=(1, 8, 8))
 @register_backbone("convnet28", input_shape=(1, 28, 28))
-class ConvNet(BlockBackbone):
+class ConvNet(Backbone):
     """Five convolutions with BatchNorm, no shortcuts: width, 2 width, 2 width, 4 width, 4 width channels.
 
     The second and the fourth halve the image's size. The last has no ReLU, so the features are signed, as a Gaussian

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from remix.networks.backbone import Backbone, Block, BlockBackbone, average_pool
+from remix.networks.backbone import Backbone, Block, average_pool
 from remix.networks.probe import block_shapes
 
 __all__ = ["TopBlocks", "Trunk", "cut", "last_stage"]
@@ -36,7 +36,7 @@ class Trunk(nn.Module):
         return images
 
 
-class TopBlocks(BlockBackbone):
+class TopBlocks(Backbone):
     """The upper blocks of a network as a backbone of their own; its images are the maps at the cut.
 
     Its modules are those of the whole network, under the same paths, so that statistics, weights and their names are
@@ -61,7 +61,7 @@ class TopBlocks(BlockBackbone):
             for path, module in zip(paths, modules, strict=True):
                 _place(self, path, module)
         # A method would carry the whole network into every copy of the top.
-        plain = isinstance(whole, BlockBackbone) and type(whole).pool is BlockBackbone.pool
+        plain = type(whole).pool is Backbone.pool
         self._pool: Callable[[Tensor], Tensor] = average_pool if plain else whole.pool
 
     def blocks(self) -> list[Block]:

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from remix.networks.backbone import Block, BlockBackbone
-from remix.networks.initialise import initialise_convolutions
+from remix.networks.backbone import Backbone, Block, initialise_convolutions
 from remix.networks.registry import register_backbone
 
 
@@ -68,7 +67,7 @@ def _projection(in_channels: int, out_channels: int, stride: int) -> nn.Sequenti
 @register_backbone("resnet18", block=BasicBlock, depths=(2, 2, 2, 2))
 @register_backbone("resnet34", block=BasicBlock, depths=(3, 4, 6, 3))
 @register_backbone("resnet50", block=Bottleneck, depths=(3, 4, 6, 3))
-class ImageNetResNet(BlockBackbone):
+class ImageNetResNet(Backbone):
     """The ImageNet ResNet.
 
     A stem that divides the size by 4 and four stages of residual blocks. The output is the feature map

@@ -54,26 +54,25 @@ def check_backbone(backbone: Backbone) -> None:
     """Check on two random images that a backbone keeps its promises.
 
     Raises:
-        TypeError: if it is not an ``nn.Module`` with the members of :class:`Backbone`, or a block returns no tensor.
+        TypeError: if it is no :class:`Backbone`, or a block returns no tensor.
         ValueError: if block names repeat, a block overwrites its input, the blocks in sequence are not ``features``,
             or ``pooled`` is not ``pool`` of ``features`` with length ``feature_dim``.
 
     """
     if not isinstance(backbone, nn.Module):
         raise TypeError(f"a backbone must be an nn.Module, got {type(backbone).__name__}")
-    absent = missing_members(backbone)
-    if absent:
-        raise TypeError(f"{type(backbone).__name__} is not a backbone: it lacks {', '.join(absent)}")
+    if not isinstance(backbone, Backbone):
+        raise TypeError(f"{type(backbone).__name__} is not a backbone: derive it from remix.networks.Backbone")
     name = type(backbone).__name__
     blocks = backbone.blocks()
-    names = [block_name for block_name, _ in blocks]
+    names = [block.name for block in blocks]
     if not names or len(set(names)) < len(names):
         raise ValueError(f"{name}.blocks() must give blocks with different names, got {names}")
     with evaluating(backbone):
         images = probe_images(backbone, backbone.input_shape)
         x = images.clone()
-        for block_name, block in blocks:
-            x = _run_alone(block_name, block, x)
+        for block in blocks:
+            x = _run_alone(block.name, block.module, x)
         features = backbone.features(images.clone())
         if not same(x, features):
             raise ValueError(f"{name}: running blocks() one after the other gives something else than features(x)")
@@ -85,12 +84,6 @@ def check_backbone(backbone: Backbone) -> None:
             f"{name}: pooled(x) of two images has shape {tuple(pooled.shape)}, "
             f"but feature_dim promises (2, {backbone.feature_dim})"
         )
-
-
-def missing_members(network: nn.Module) -> list[str]:
-    """Return the members of :class:`Backbone` that a network lacks."""
-    members = ("blocks", "features", "pool", "pooled", "feature_dim", "input_shape")
-    return [member for member in members if not hasattr(network, member)]
 
 
 def _run_alone(name: str, block: nn.Module, x: Tensor) -> Tensor:

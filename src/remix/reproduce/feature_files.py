@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from remix.data import ImageDataset, Preprocessing
 from remix.networks.probe import evaluating
-from remix.statistics import Taps
+from remix.statistics import Hooks
 
 __all__ = ["Features", "image_batches", "map_features", "read_features", "write_features"]
 
@@ -34,9 +34,9 @@ def map_features(
     """Activations (n, C, H, W) at points such as ``"layer1.2:output"``, by the names given to them, batch by batch."""
     with evaluating(network):
         for images in batches:
-            with Taps(network, points.values()) as taps:
+            with Hooks(network, points.values()) as hooks:
                 network(images)
-            yield {name: taps[point] for name, point in points.items()}
+            yield {name: hooks[point] for name, point in points.items()}
 
 
 def write_features(

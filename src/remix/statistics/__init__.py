@@ -1,5 +1,7 @@
 """What is remembered of seen data: moments, Laplace covariances, class Gaussians, selectors. Never an image."""
 
+from remix.networks.hooks import Hooks, Point
+from remix.networks.views import View, as_view, list_views
 from remix.statistics.batchnorm import batchnorm_points, batchnorm_statistics, rescale_to_batchnorm
 from remix.statistics.blocks import block_input_points, feature_point, resolution_points, resolution_shapes
 from remix.statistics.class_gaussians import ClassGaussians
@@ -19,8 +21,6 @@ from remix.statistics.selection import compensate, select_features
 from remix.statistics.selector_training import SelectorRecipe, train_selectors
 from remix.statistics.selectors import Selectors, contrastive_loss
 from remix.statistics.storage import DamagedFileError, FileHeader, StoredTensor, read_file, read_header, write_file
-from remix.statistics.taps import Point, Taps
-from remix.statistics.views import View, as_view, list_views
 
 __all__ = [
     "COVARIANCE_LIMIT",
@@ -30,6 +30,7 @@ __all__ = [
     "DamagedFileError",
     "Drift",
     "FileHeader",
+    "Hooks",
     "Kind",
     "LayerMeter",
     "LayerStatistics",
@@ -43,7 +44,6 @@ __all__ = [
     "Selectors",
     "StoredItem",
     "StoredTensor",
-    "Taps",
     "TaskRecord",
     "View",
     "as_view",

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from remix.networks.hooks import Point
+from remix.networks.views import CHANNELS
 from remix.statistics.layers import LayerStatistics
-from remix.statistics.taps import Point
-from remix.statistics.views import CHANNELS
 
 __all__ = ["batchnorm_points", "batchnorm_statistics", "rescale_to_batchnorm"]
 

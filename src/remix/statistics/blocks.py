@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import nn
 
 from remix.networks import Backbone
+from remix.networks.hooks import Point
 from remix.networks.probe import block_shapes
-from remix.statistics.taps import Point
 
 __all__ = ["block_input_points", "feature_point", "resolution_points", "resolution_shapes"]
 

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from remix.networks import Backbone
+from remix.networks.hooks import Point
 from remix.statistics.blocks import feature_point
 from remix.statistics.class_gaussians import ClassGaussians, as_correlation
 from remix.statistics.measure import Batch, run_meters
-from remix.statistics.taps import Point
 
 __all__ = ["ClassMeter", "class_gaussians", "measure_classes"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from remix.statistics.taps import Point
+from remix.networks.hooks import Point
 
 __all__ = ["NonFiniteActivationError", "require_finite"]
 

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from remix.laplace import LaplaceNormal
+from remix.networks.hooks import Point
+from remix.networks.views import View, as_view
 from remix.statistics.dense import positive_covariance, positive_variance
 from remix.statistics.fitting import fit_moments, fit_rows
 from remix.statistics.layers import Kind, LayerStatistics
 from remix.statistics.measure import Batch, run_meters
 from remix.statistics.moments import RunningMoments
 from remix.statistics.reservoir import Reservoir
-from remix.statistics.taps import Point
-from remix.statistics.views import View, as_view
 
 __all__ = ["COVARIANCE_LIMIT", "LayerMeter", "measure_layers"]
 

@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.distributions import Distribution, Independent, MultivariateNormal, Normal
 
 from remix.laplace import LaplaceNormal
+from remix.networks.hooks import Point
+from remix.networks.views import View
 from remix.statistics.dense import is_covariance, shrunk_covariance
 from remix.statistics.normals import move_normal, with_moments
 from remix.statistics.records import is_count
-from remix.statistics.taps import Point
-from remix.statistics.views import View
 
 __all__ = ["Kind", "LayerStatistics"]
 

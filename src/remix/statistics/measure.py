@@ -8,9 +8,9 @@ from typing import Protocol
 from torch import Tensor, nn
 
 from remix.networks import Backbone
+from remix.networks.hooks import Hooks, Point, check_points
 from remix.networks.probe import evaluating
 from remix.statistics.finite import require_finite
-from remix.statistics.taps import Point, Taps, check_points
 
 __all__ = ["Batch", "Meter", "run_meters"]
 
@@ -49,12 +49,12 @@ def run_meters(network: nn.Module, batches: Iterable[Batch], meters: Sequence[Me
     points = check_points(network, dict.fromkeys(point for meter in meters for point in meter.points))
     run = network.features if isinstance(network, Backbone) else network
     images_seen = 0
-    with evaluating(network), Taps(network, points) as taps:
+    with evaluating(network), Hooks(network, points) as hooks:
         for number, batch in enumerate(batches):
             images, labels = (batch, None) if isinstance(batch, Tensor) else (batch[0], _labels(batch))
-            taps.clear()
+            hooks.clear()
             run(images)
-            captured = _captured(taps, number)
+            captured = _captured(hooks, number)
             for meter in meters:
                 meter.update({point: captured[point] for point in meter.points}, labels)
             images_seen += len(images)
@@ -67,20 +67,20 @@ def _labels(batch: Sequence[Tensor]) -> Tensor | None:
     return batch[1] if len(batch) > 1 else None
 
 
-def _captured(taps: Taps, number: int) -> dict[Point, Tensor]:
+def _captured(hooks: Hooks, number: int) -> dict[Point, Tensor]:
     """The activations of one run, checked in the order in which data reached them."""
-    for point in taps.points:
-        if taps.runs(point) == 0:
+    for point in hooks.points:
+        if hooks.runs(point) == 0:
             raise ValueError(
                 f"module {point.module!r} does not run when the network does, so '{point}' cannot be measured: if its "
-                "parts are called one by one, tap the first or the last of them"
+                "parts are called one by one, watch the first or the last of them"
             )
-        if taps.runs(point) > 1:
+        if hooks.runs(point) > 1:
             raise ValueError(
-                f"module {point.module!r} ran {taps.runs(point)} times in one pass: statistics need a module that runs "
+                f"module {point.module!r} ran {hooks.runs(point)} times in one pass: statistics need one that runs "
                 "exactly once"
             )
-    captured = {point: taps[point] for point in taps}
+    captured = {point: hooks[point] for point in hooks}
     for point, tensor in captured.items():
         require_finite(point, tensor, number)
     return captured

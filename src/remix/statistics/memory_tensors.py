@@ -8,12 +8,12 @@ from typing import Any
 from torch import Tensor
 
 from remix.laplace import Dct2, LaplaceCovariance, LaplaceNormal
+from remix.networks.hooks import Point
+from remix.networks.views import as_view
 from remix.statistics.class_gaussians import ClassGaussians
 from remix.statistics.layers import LayerStatistics
 from remix.statistics.records import ClassRecord, TaskRecord
 from remix.statistics.selectors import Selectors
-from remix.statistics.taps import Point
-from remix.statistics.views import as_view
 
 __all__ = ["Parts", "from_tensors", "tensors_of_layer", "to_tensors"]
 

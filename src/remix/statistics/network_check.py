@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 
 from remix.networks import Backbone
+from remix.networks.hooks import Hooks, check_points
 from remix.networks.probe import evaluating, probe_images
 from remix.statistics.layers import LayerStatistics
-from remix.statistics.taps import Taps, check_points
 
 __all__ = ["check_layers"]
 
@@ -44,12 +44,12 @@ def check_layers(
     except ValueError as error:
         raise ValueError(f"these are the statistics of another network: {error}") from error
     run = network.features if isinstance(network, Backbone) else network
-    with evaluating(network), Taps(network, points) as taps:
+    with evaluating(network), Hooks(network, points) as hooks:
         given: Tensor = run(probe_images(network, shape))
     for key, layer in layers.items():
-        if layer.point not in taps:
+        if layer.point not in hooks:
             raise ValueError(f"these are the statistics of another network: '{layer.point}' is never reached in {name}")
-        found = tuple(taps[layer.point].shape[1:])
+        found = tuple(hooks[layer.point].shape[1:])
         try:
             dim = layer.view.dim(found)
         except ValueError as error:

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-__all__ = ["Point", "Taps", "check_points"]
+__all__ = ["Hooks", "Point", "check_points"]
 
 Side = Literal["input", "output"]
 
@@ -62,18 +62,18 @@ def check_points(network: nn.Module, points: Iterable[str | Point]) -> list[Poin
     return parsed
 
 
-class Taps:
+class Hooks:
     """Captures what named modules receive or give, for as long as a ``with`` block lasts.
 
     The captured tensors are the network's own (no copies, gradients flow through them) and stay readable after the
-    block until `clear` or the next run. Train and eval modes are not touched. Several ``Taps`` may be open on one
+    block until `clear` or the next run. Train and eval modes are not touched. Several ``Hooks`` may be open on one
     network, nested or in different threads: each sees only the runs of the thread that opened it.
 
     Example::
 
-        with Taps(network, ["stage_1.0.bn1:input"]) as taps:
+        with Hooks(network, ["stage_1.0.bn1:input"]) as hooks:
             network(images)
-        taps["stage_1.0.bn1:input"]  # (N, C, H, W)
+        hooks["stage_1.0.bn1:input"]  # (N, C, H, W)
 
     Args:
         network: any module.
@@ -100,9 +100,9 @@ class Taps:
         self._runs: dict[Point, int] = {}
         self._thread: int | None = None
 
-    def __enter__(self) -> Taps:
+    def __enter__(self) -> Hooks:
         if self._thread is not None:
-            raise RuntimeError("these Taps are open already: make a second Taps object to look at another run")
+            raise RuntimeError("these Hooks are open already: make a second Hooks object to look at another run")
         self.clear()
         self._thread = threading.get_ident()
         try:
@@ -166,13 +166,13 @@ class Taps:
         """
         place = Point.parse(point)
         if place not in self._captured:
-            reason = "the module did not run inside the block" if place in self.points else "it is not a tapped point"
+            reason = "the module did not run inside the block" if place in self.points else "it is not watched"
             raise KeyError(f"nothing was captured at '{place}': {reason}")
         tensor, version = self._captured[place]
         if version is not None and tensor._version != version:
             raise RuntimeError(
                 f"the tensor captured at '{place}' was overwritten in place by a later step of the network: set "
-                "inplace=False in the module that follows, or tap that module's output"
+                "inplace=False in the module that follows, or watch that module's output"
             )
         return tensor
 

@@ -1,7 +1,7 @@
 """Which numbers of an activation are the sample and which are its coordinates.
 
 A view turns an activation into rows: samples x coordinates. Activations are batch first everywhere: images and maps
-are (N, C, H, W), tokens are (N, L, D). A module that works sequence first has to be tapped where it is batch first.
+are (N, C, H, W), tokens are (N, L, D). A module that works sequence first has to be watched where it is batch first.
 """
 
 from __future__ import annotations
@@ -25,6 +25,16 @@ class View(Protocol):
         """The name under which it is saved."""
         ...
 
+    @property
+    def axis(self) -> int | None:
+        """Of an activation, the axis along which the coordinates lie; None where they are all but the first."""
+        ...
+
+    @property
+    def per_image(self) -> bool:
+        """Whether an image is a single row, so that a batch of few images has few rows."""
+        ...
+
     def rows(self, x: Tensor) -> Tensor:
         """Activation (N, ...) -> (samples, coordinates), differentiable. Raises ValueError for a wrong rank."""
         ...
@@ -43,6 +53,8 @@ class Channels:
     """Every position of every image is a sample of its C channels: (N, C, H, W) -> (N H W, C), (N, C) as it is."""
 
     name: str = "channels"
+    axis: int | None = 1
+    per_image: bool = False
 
     def rows(self, x: Tensor) -> Tensor:
         """(N, C, H, W) -> (N H W, C)."""
@@ -64,6 +76,8 @@ class TokenPositions:
     """Every feature of every image is a sample of the L positions: (N, L, D) -> (N D, L)."""
 
     name: str = "token-positions"
+    axis: int | None = 1
+    per_image: bool = False
 
     def rows(self, x: Tensor) -> Tensor:
         """(N, L, D) -> (N D, L)."""
@@ -85,6 +99,8 @@ class TokenChannels:
     """Every token of every image is a sample of its D features: (N, L, D) -> (N L, D)."""
 
     name: str = "token-channels"
+    axis: int | None = 2
+    per_image: bool = False
 
     def rows(self, x: Tensor) -> Tensor:
         """(N, L, D) -> (N L, D)."""
@@ -105,6 +121,8 @@ class FullMap:
     """Every image is one sample of all its numbers: (N, C, H, W) -> (N, C H W), channels outermost."""
 
     name: str = "map"
+    axis: int | None = None
+    per_image: bool = True
 
     def rows(self, x: Tensor) -> Tensor:
         """(N, C, H, W) -> (N, C H W)."""

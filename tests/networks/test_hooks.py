@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from remix.statistics import Point, Taps
+from remix.networks import Hooks, Point
 
 
-def hooks(network: nn.Module) -> int:
+def hooked(network: nn.Module) -> int:
     return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in network.modules())
 
 
@@ -19,44 +19,44 @@ def small() -> nn.Sequential:
 
 def test_inputs_and_outputs_are_the_networks_own_tensors():
     network, x = small(), torch.randn(5, 3)
-    with Taps(network, ["0:input", "0:output", "1:input", ":output"]) as taps:
+    with Hooks(network, ["0:input", "0:output", "1:input", ":output"]) as hooks:
         y = network(x)
-    assert taps["0:input"] is x
-    assert taps["1:input"] is taps["0:output"]
-    assert taps[":output"] is y
+    assert hooks["0:input"] is x
+    assert hooks["1:input"] is hooks["0:output"]
+    assert hooks[":output"] is y
 
 
 def test_points_are_listed_in_the_order_data_reached_them():
     network = small()
-    with Taps(network, ["3:input", "0:input", "1:output"]) as taps:
+    with Hooks(network, ["3:input", "0:input", "1:output"]) as hooks:
         network(torch.randn(5, 3))
-    assert [str(point) for point in taps] == ["0:input", "1:output", "3:input"]
+    assert [str(point) for point in hooks] == ["0:input", "1:output", "3:input"]
 
 
 def test_gradients_flow_through_a_capture():
     network, x = small(), torch.randn(5, 3, requires_grad=True)
-    with Taps(network, ["1:input"]) as taps:
+    with Hooks(network, ["1:input"]) as hooks:
         network(x)
-        taps["1:input"].square().sum().backward()
+        hooks["1:input"].square().sum().backward()
     expected = 2 * network[0](x.detach()) @ network[0].weight
     assert torch.allclose(x.grad, expected, atol=1e-6)
 
 
 def test_hooks_are_gone_afterwards_also_after_an_exception():
     network = small()
-    with Taps(network, ["1:input", "2:output"]):
-        assert hooks(network) == 2
-    assert hooks(network) == 0
-    with pytest.raises(RuntimeError, match="shapes"), Taps(network, ["1:input", "2:output"]):
+    with Hooks(network, ["1:input", "2:output"]):
+        assert hooked(network) == 2
+    assert hooked(network) == 0
+    with pytest.raises(RuntimeError, match="shapes"), Hooks(network, ["1:input", "2:output"]):
         network(torch.randn(5, 7))
-    assert hooks(network) == 0
+    assert hooked(network) == 0
 
 
 def test_modes_are_left_as_they_are():
     network = small()
     network[1].eval()
     modes = [module.training for module in network.modules()]
-    with Taps(network, ["1:input"]):
+    with Hooks(network, ["1:input"]):
         network(torch.randn(5, 3))
         assert [module.training for module in network.modules()] == modes
     assert [module.training for module in network.modules()] == modes
@@ -64,8 +64,8 @@ def test_modes_are_left_as_they_are():
 
 def test_nested_taps_see_the_same_run_and_leave_each_other_alone():
     network, x = small(), torch.randn(5, 3)
-    with Taps(network, ["1:input"]) as outer:
-        with Taps(network, ["1:input"]) as inner:
+    with Hooks(network, ["1:input"]) as outer:
+        with Hooks(network, ["1:input"]) as inner:
             network(x)
         first = inner["1:input"]
         assert outer["1:input"] is first
@@ -75,8 +75,8 @@ def test_nested_taps_see_the_same_run_and_leave_each_other_alone():
 
 
 def test_one_object_cannot_be_open_twice():
-    taps = Taps(small(), ["1:input"])
-    with taps, pytest.raises(RuntimeError, match="open already"), taps:
+    hooks = Hooks(small(), ["1:input"])
+    with hooks, pytest.raises(RuntimeError, match="open already"), hooks:
         pass
 
 
@@ -85,10 +85,10 @@ def test_taps_of_another_thread_do_not_see_this_ones_run():
     opened, ran, seen = threading.Event(), threading.Event(), []
 
     def other() -> None:
-        with Taps(network, ["1:input"]) as taps:
+        with Hooks(network, ["1:input"]) as hooks:
             opened.set()
             ran.wait(10)
-            seen.append("1:input" in taps)
+            seen.append("1:input" in hooks)
 
     thread = threading.Thread(target=other)
     thread.start()
@@ -101,17 +101,17 @@ def test_taps_of_another_thread_do_not_see_this_ones_run():
 
 def test_unknown_module_lists_close_names(network):
     with pytest.raises(ValueError, match=r"no module 'stage_1.0.bn3'.*stage_1.0.bn1"):
-        Taps(network, ["stage_1.0.bn3:input"])
+        Hooks(network, ["stage_1.0.bn3:input"])
 
 
 def test_point_without_a_side_says_how_to_write_it():
     with pytest.raises(ValueError, match="'1:input' or '1:output'"):
-        Taps(small(), ["1"])
+        Hooks(small(), ["1"])
 
 
 def test_point_given_twice_is_refused():
     with pytest.raises(ValueError, match="more than once"):
-        Taps(small(), ["1:input", Point("1", "input")])
+        Hooks(small(), ["1:input", Point("1", "input")])
 
 
 def test_point_round_trips_through_text():
@@ -121,45 +121,45 @@ def test_point_round_trips_through_text():
 
 def test_reading_what_was_not_captured_says_why():
     network = small()
-    with Taps(network, ["1:input"]) as taps:
+    with Hooks(network, ["1:input"]) as hooks:
         with pytest.raises(KeyError, match="did not run"):
-            taps["1:input"]
-        with pytest.raises(KeyError, match="not a tapped point"):
-            taps["2:input"]
+            hooks["1:input"]
+        with pytest.raises(KeyError, match="not watched"):
+            hooks["2:input"]
 
 
 def test_a_tensor_overwritten_in_place_is_not_handed_out():
     network = nn.Sequential(nn.Linear(3, 4), nn.ReLU(inplace=True))
-    with Taps(network, ["0:output"]) as taps, torch.no_grad():
+    with Hooks(network, ["0:output"]) as hooks, torch.no_grad():
         network(torch.randn(5, 3))
         with pytest.raises(RuntimeError, match="overwritten in place"):
-            taps["0:output"]
+            hooks["0:output"]
 
 
 def test_inference_mode_works():
     network = small().eval()
-    with Taps(network, ["1:input"]) as taps, torch.inference_mode():
+    with Hooks(network, ["1:input"]) as hooks, torch.inference_mode():
         network(torch.randn(5, 3))
-    assert taps["1:input"].shape == (5, 4)
+    assert hooks["1:input"].shape == (5, 4)
 
 
 def test_keyword_inputs_and_tuple_outputs_are_captured():
     attention = nn.MultiheadAttention(4, 1, batch_first=True)
     x = torch.randn(2, 3, 4)
-    with Taps(attention, [":input", ":output"]) as taps:
+    with Hooks(attention, [":input", ":output"]) as hooks:
         y, _ = attention(query=x, key=x, value=x)
-    assert taps[":input"] is x
-    assert taps[":output"] is y
+    assert hooks[":input"] is x
+    assert hooks[":output"] is y
 
 
 def test_runs_are_counted_and_cleared():
     shared = nn.ReLU()
     network = nn.Sequential(nn.Linear(3, 3), shared, nn.Linear(3, 3), shared)
-    with Taps(network, ["1:input"]) as taps:
+    with Hooks(network, ["1:input"]) as hooks:
         network(torch.randn(5, 3))
-        assert taps.runs("1:input") == 2
-        taps.clear()
-        assert taps.runs("1:input") == 0
+        assert hooks.runs("1:input") == 2
+        hooks.clear()
+        assert hooks.runs("1:input") == 0
 
 
 def test_what_goes_through_a_tap_can_be_replaced():
@@ -184,9 +184,9 @@ def test_what_goes_through_a_tap_can_be_replaced():
         seen.append(str(point))
         return tensor * 10
 
-    with Taps(net, ["inner:input", "inner:output"], through) as taps:
+    with Hooks(net, ["inner:input", "inner:output"], through) as hooks:
         assert torch.equal(net(ones), torch.full((2,), 110.0))  # (10 + 1) * 10: the first tensor is replaced
     assert seen == ["inner:input", "inner:output"]
-    assert torch.equal(taps["inner:input"], torch.full((2,), 10.0))
-    assert torch.equal(taps["inner:output"], torch.full((2,), 110.0))
+    assert torch.equal(hooks["inner:input"], torch.full((2,), 10.0))
+    assert torch.equal(hooks["inner:output"], torch.full((2,), 110.0))
     assert torch.equal(net(ones), torch.full((2,), 2.0))
