@@ -9,12 +9,18 @@ import torch
 from PIL import Image
 
 from remix.data import ImageDataset, Normalisation, Splits
+from remix.data.decode import opened
 
 
 def save_picture(path: Path, colour=(200, 100, 50), size=(12, 10), **options) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new("RGB", size, colour).save(path, **options)
     return path
+
+
+def open_picture(file, channels=3) -> Image.Image:
+    with opened(file, channels) as picture:
+        return picture
 
 
 def make_folder(root: Path, classes=("cat", "dog"), each=5, size=(12, 10)) -> Path:

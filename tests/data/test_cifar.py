@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from remix.data import DataError, MissingData, load
-from remix.data.cifar_names import CIFAR10_CLASSES, CIFAR100_CLASSES
+from remix.data.cifar import CIFAR10_CLASSES, CIFAR100_CLASSES
 
 NAMES = {"cifar10": CIFAR10_CLASSES, "cifar100": CIFAR100_CLASSES}
 

@@ -15,9 +15,8 @@ import pytest
 from PIL import Image
 
 from remix.data import UnreadableImage, decode
-from remix.data.decode import open_picture, to_channels
-from remix.data.identify import SUFFIXES
-from tests.data.samples import save_picture
+from remix.data.decode import SUFFIXES, to_channels
+from tests.data.samples import open_picture, save_picture
 
 COLOUR = (200, 100, 50)
 pytestmark = pytest.mark.filterwarnings("ignore")  # pytest shows what Pillow thinks of odd files, a program does not
@@ -275,7 +274,7 @@ def test_nothing_that_pillow_remarks_gets_through(tmp_path):
     Image.new("RGB", (6, 4)).save(tmp_path / "note.jpg", exif=b"Exif\0\0II*\0\x08\0\0\0\xff\xff" + bytes(range(256)))
     content = save_picture(tmp_path / "apng.png").read_bytes()
     (tmp_path / "apng.png").write_bytes(content[:33] + chunk(b"acTL", bytes(8)) + content[33:])
-    program = "import sys; from remix.data.decode import open_picture; [open_picture(name) for name in sys.argv[1:]]"
+    program = "import sys\nfrom remix.data.decode import opened\nfor name in sys.argv[1:]:\n    with opened(name): pass"
     names = ("large.png", "note.jpg", "apng.png")
     done = subprocess.run([sys.executable, "-c", program, *names], cwd=tmp_path, capture_output=True, check=True)
     assert done.stderr == b""

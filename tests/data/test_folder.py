@@ -286,7 +286,7 @@ def test_reading_leaves_the_filters_of_warnings_alone(tmp_path):
 def test_lazy_or_not_is_decided_by_size(tmp_path, monkeypatch):
     root = make_folder(tmp_path)
     assert load(root, size=8).train.in_memory
-    monkeypatch.setattr("remix.data.file_parts.MEMORY_LIMIT", 1000)
+    monkeypatch.setattr("remix.data.file_lists.MEMORY_LIMIT", 1000)
     assert not load(root, size=8).train.in_memory
 
 

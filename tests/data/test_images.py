@@ -1,9 +1,11 @@
-"""Labelled images: selection, names, refusals; in memory and as files alike."""
+"""Labelled images: selection, names, refusals, in memory and as files alike; and the split that holds some out."""
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from remix.data import DataError, ImageDataset, UnreadableImage, load
+from remix.data import DataError, ImageDataset, Splits, UnreadableImage, hold_out, load
 from tests.data.samples import make_folder, make_splits, numbers
 
 
@@ -90,3 +92,46 @@ def test_selection_copies_only_what_is_selected():
     part = train.of_classes([2])
     assert numbers(part.images) == [6, 7, 8]
     assert part.images.untyped_storage().nbytes() == train.images.untyped_storage().nbytes() // 4
+
+
+def held_out(labels, fraction, seed):
+    images = torch.zeros(len(labels), 3, 4, 4, dtype=torch.uint8)
+    images[:, 0, 0, 1] = torch.arange(len(labels))
+    return hold_out(ImageDataset(images, labels, tuple("abcdef")), fraction, seed)
+
+
+@given(st.lists(st.integers(0, 5), max_size=60), st.floats(0, 0.99), st.integers(0, 2**31))
+def test_every_image_is_in_one_part_and_every_class_in_proportion(labels, fraction, seed):
+    kept, held = held_out(torch.tensor(labels, dtype=torch.int64), fraction, seed)
+    assert sorted(numbers(kept.images) + numbers(held.images)) == list(range(len(labels)))
+    for label in set(labels):
+        count, out = labels.count(label), int((held.labels == label).sum())
+        assert out < count
+        assert abs(out - fraction * count) <= 1
+        assert out > 0 or count == 1 or fraction == 0
+
+
+def test_the_seed_decides():
+    labels = torch.arange(4).repeat(25)
+    seven, again, eight = (numbers(held_out(labels, 0.2, seed)[1].images) for seed in (7, 7, 8))
+    assert seven == again
+    assert seven != eight
+
+
+def test_held_out_images_are_gone_from_the_rest():
+    train = make_splits().train
+    kept, held = hold_out(train, 0.5, 0)
+    assert sorted(numbers(kept.images) + numbers(held.images)) == numbers(train.images)
+
+
+def test_parts_have_the_same_classes():
+    one, other = make_splits(classes=3), make_splits(classes=4)
+    with pytest.raises(DataError, match="same classes"):
+        Splits(one.train, other.test, one.normalisation, "x")
+
+
+def test_preprocessing_follows_from_the_images():
+    splits = make_splits(shape=(3, 4, 4))
+    assert splits.preprocessing.shape == splits.train.input_shape
+    with pytest.raises(DataError, match="4 x 5"):
+        _ = make_splits(shape=(3, 4, 5)).preprocessing

@@ -7,18 +7,14 @@ import json
 import tarfile
 from contextlib import nullcontext
 
-import numpy as np
 import pytest
 import torch
 from PIL import Image
-from rich.console import Console
 
 from remix.data import DataError, ImageDataset, MissingData, Splits, load, registry
-from remix.data.checks import check_official, content_digest
-from remix.data.file_index import INDEX
-from remix.data.prepare import prepare
+from remix.data.file_lists import INDEX
+from remix.data.prepare import Watcher, check_official, content_digest, prepare
 from remix.data.registry import Download
-from remix.data.show import show_datasets, show_splits
 from tests.data.samples import make_folder
 from tests.data.test_cifar import write_binary, write_parquet, write_python
 from tests.data.test_decode import damaged
@@ -43,12 +39,6 @@ def packed(folder):
     with tarfile.open(fileobj=stream, mode="w:gz") as archive:
         archive.add(folder, folder.name)
     return stream.getvalue(), hashlib.md5(stream.getvalue()).hexdigest()
-
-
-def shown(splits):
-    stream = io.StringIO()
-    show_splits(splits, Console(file=stream, width=100))
-    return stream.getvalue()
 
 
 def test_what_is_there_is_checked_and_indexed(tmp_path, register):
@@ -217,9 +207,9 @@ def test_an_index_that_cannot_be_written_is_no_failure(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("remix.data.prepare.write_text", refuse)
-    stream = io.StringIO()
-    prepare(root, console=Console(file=stream))
-    assert "Permission denied" in stream.getvalue()
+    notes = []
+    prepare(root, watcher=Watcher(note=notes.append))
+    assert notes == [f"no index was written to {root} (Permission denied): reading takes longer"]
 
 
 def test_an_index_that_cannot_be_removed_is_named(tmp_path):
@@ -227,34 +217,3 @@ def test_an_index_that_cannot_be_removed_is_named(tmp_path):
     (root / "remix-index.json").mkdir()
     with pytest.raises(DataError, match=r"remix-index\.json cannot be removed \("):
         prepare(root)
-
-
-def test_the_table_lists_classes_and_then_what_was_left_out(tmp_path):
-    root = make_folder(tmp_path / "photos", classes=("cat", "[red]dog"), each=10)
-    damaged("empty", root / "cat" / "[b]x.jpg")
-    lines = shown(prepare(root)).splitlines()
-    table = "\n".join(lines)
-    assert "[red]dog" in table
-    assert any(line.split("│")[1:4] and "cat" in line and " 8 " in line and " 2 " in line for line in lines)
-    assert lines[-1].endswith("[b]x.jpg: the file is empty")
-
-
-def test_equal_classes_are_one_line():
-    names = tuple(f"c{k}" for k in range(30))
-    images, labels = np.zeros((30, 1, 2, 2), np.uint8), np.arange(30)
-    import torch
-
-    from remix.data import ImageDataset, Normalisation, Splits
-
-    part = ImageDataset(torch.from_numpy(images), torch.from_numpy(labels), names)
-    text = shown(Splits(part, part, Normalisation((0.5,), (0.5,)), "toy"))
-    assert "each of 30" in text
-    assert "c17" not in text
-
-
-def test_the_list_of_data_sets():
-    stream = io.StringIO()
-    show_datasets(Console(file=stream, width=100))
-    lines = stream.getvalue().splitlines()
-    assert len(lines) == len(registry.list_datasets())
-    assert lines[0].startswith("digits ")

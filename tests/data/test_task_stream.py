@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from remix.data import DataError, TaskStream, class_order, load
-from remix.data.class_orders import ORDERS
+from remix.data.task_stream import ORDERS
 from tests.data.samples import make_splits, numbers
 
 

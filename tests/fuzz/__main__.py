@@ -65,8 +65,8 @@ def main() -> None:
     with atheris.instrument_imports(include=["remix", "PIL"], enable_loader_override=False):
         from targets import TARGETS
 
-        from remix.data import identify
-    identify.MAX_PIXELS = 1 << 16  # reading is to take the time, not decoding
+        from remix.data import decode
+    decode.MAX_PIXELS = 1 << 16  # reading is to take the time, not decoding
     target = TARGETS[given.target]
     if given.replay:
         target.read(given.replay.read_bytes())

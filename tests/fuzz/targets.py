@@ -21,10 +21,10 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from remix.data.decode import open_picture
+from remix.data.cifar_files import read_shards
+from remix.data.decode import opened
 from remix.data.errors import DataError, UnreadableImage
-from remix.data.idx import read_idx
-from remix.data.parquet import read_shards
+from remix.data.fashion_mnist import read_idx
 from remix.data.preprocessing import Preprocessing
 from remix.data.unpickling import PIXELS, RefusedPickle, unpickle
 from remix.experiments.run_config import RunConfig, parse_assignments
@@ -163,11 +163,12 @@ def _turned() -> Any:
 
 def read_image(data: bytes) -> None:
     try:
-        picture = open_picture(io.BytesIO(data))
+        with opened(io.BytesIO(data)) as picture:
+            mode = picture.mode
     except UnreadableImage as error:
         _check_sentence(str(error))
     else:
-        assert picture.mode == "RGB"
+        assert mode == "RGB"
 
 
 def read_yaml(data: bytes) -> None:

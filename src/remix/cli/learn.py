@@ -94,7 +94,7 @@ def learn(
     """
     from rich.console import Console
 
-    from remix.data.folder_scan import scan
+    from remix.data.folder import scan
     from remix.deploy.evaluation import evaluate_folder
     from remix.deploy.learning_monitor import LearningMonitor
     from remix.deploy.recipe import WITHOUT_DREAMS

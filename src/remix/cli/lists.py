@@ -1,50 +1,11 @@
-"""The sub-commands of `remix` that say what there is; see `remix.cli` for how such functions are written."""
+"""`remix methods`, `remix presets` and `remix backbones`; see `remix.cli` for how such functions are written."""
 
 from __future__ import annotations
 
 import re
-import sys
-from typing import Any, Literal
+from typing import Any
 
-__all__ = ["backbones", "data", "datasets", "methods", "presets"]
-
-
-def datasets() -> None:
-    """The data sets that REMIX reads by name, one line each."""
-    from rich.console import Console
-
-    from remix.data.show import show_datasets
-
-    show_datasets(Console())
-
-
-def data(action: Literal["prepare"], name: str, *, data: str | None = None) -> None:
-    """Find a data set, check it, count its images per class; download it if it is not there and can be fetched.
-
-    Args:
-        action: What to do: prepare.
-        name: Of the data set (see: remix datasets), or a folder with one sub-folder of images per class.
-        data: The folder that data sets are kept in; by default the one that REMIX_DATA names.
-
-    Examples:
-        remix data prepare cifar100 --data ~/data
-        remix data prepare photos/
-    """
-    from rich.console import Console
-
-    from remix.data import DataError
-    from remix.data.prepare import prepare
-    from remix.data.show import show_splits
-
-    console = Console()
-    try:
-        show_splits(prepare(name, data, console), console)
-    except DataError as error:
-        print(f"remix data {action}: {error}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        print(f"remix data {action}: interrupted; the same command goes on from here", file=sys.stderr)
-        sys.exit(130)
+__all__ = ["backbones", "methods", "presets"]
 
 
 def methods() -> None:

@@ -5,16 +5,12 @@
 
 # Each of these registers its data sets; the order is the one in which they are listed.
 from remix.data import digits, fashion_mnist, cifar, tiny_imagenet, cub200, folder  # noqa: F401  # isort: skip
-from remix.data.augment import Augment
-from remix.data.batches import batches
-from remix.data.class_orders import class_order
+from remix.data.batches import Augment, batches
 from remix.data.errors import DataError, MissingData, Skipped, UnreadableImage
-from remix.data.images import ImageDataset, ImageFiles
-from remix.data.normalisation import CLIP, IMAGENET, Normalisation
-from remix.data.preprocessing import Preprocessing
+from remix.data.images import ImageDataset, ImageFiles, Splits, hold_out
+from remix.data.preprocessing import CLIP, IMAGENET, Normalisation, Preprocessing
 from remix.data.registry import dataset, list_datasets, load
-from remix.data.splits import Splits, hold_out
-from remix.data.task_stream import Task, TaskStream
+from remix.data.task_stream import Task, TaskStream, class_order
 
 __all__ = [
     "CLIP",

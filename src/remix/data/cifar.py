@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-import numpy as np
-import torch
 from torch import Tensor
 
-from remix.data.cifar_names import CIFAR10_CLASSES, CIFAR100_CLASSES
-from remix.data.cifar_records import read_records
+from remix.data.cifar_files import read_pickles, read_records, read_shards, shards
 from remix.data.errors import DataError
-from remix.data.images import ImageDataset
-from remix.data.normalisation import Normalisation
-from remix.data.parquet import read_shards, shards
-from remix.data.pickled_arrays import read_pickled
-from remix.data.preprocessing import Preprocessing
+from remix.data.images import ImageDataset, Splits
+from remix.data.preprocessing import Normalisation, Preprocessing
 from remix.data.registry import Download, dataset, missing
-from remix.data.splits import Splits
 from remix.support.text import printable
 
-__all__ = ["cifar10", "cifar100"]
+__all__ = ["CIFAR10_CLASSES", "CIFAR100_CLASSES", "cifar10", "cifar100"]
+
+_TEN = "airplane automobile bird cat deer dog frog horse ship truck"
+_HUNDRED = """
+apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel can castle
+caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin elephant flatfish
+forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion lizard lobster man maple_tree motorcycle
+mountain mouse mushroom oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree plain plate poppy porcupine
+possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk skyscraper snail snake spider squirrel streetcar
+sunflower sweet_pepper table tank telephone television tiger tractor train trout tulip turtle wardrobe whale
+willow_tree wolf woman worm
+"""
+
+CIFAR10_CLASSES = tuple(_TEN.split())
+CIFAR100_CLASSES = tuple(_HUNDRED.split())
 
 
 @dataclass(frozen=True)
@@ -61,23 +69,15 @@ _CIFAR100 = _Edition(
 )
 
 
+def _official(file: str, md5: str) -> Download:
+    return Download(f"https://www.cs.toronto.edu/~kriz/{file}", file, md5)
+
+
 @dataset(
     "cifar10",
     place="cifar-10-batches-bin/, cifar-10-batches-py/ or cifar10/ with parquet shards",
-    downloads=(
-        Download(
-            "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
-            "cifar-10-binary.tar.gz",
-            "c32a1d4ab5d03f1284b67883e8d87530",
-        ),
-    ),
-    archives=(
-        Download(
-            "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
-            "cifar-10-python.tar.gz",
-            "c58f30108f718f92721af3b95e74349a",
-        ),
-    ),
+    downloads=(_official("cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),),
+    archives=(_official("cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"),),
     counts=(50_000, 10_000),
     classes=10,
 )
@@ -89,20 +89,8 @@ def cifar10(root: Path) -> Splits:
 @dataset(
     "cifar100",
     place="cifar-100-binary/, cifar-100-python/ or cifar100/ with parquet shards",
-    downloads=(
-        Download(
-            "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
-            "cifar-100-binary.tar.gz",
-            "03b5dce01913d631647c71ecec9e9cb8",
-        ),
-    ),
-    archives=(
-        Download(
-            "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
-            "cifar-100-python.tar.gz",
-            "eb9058c3a382ffc7106e4002c42a8d85",
-        ),
-    ),
+    downloads=(_official("cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),),
+    archives=(_official("cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85"),),
     counts=(50_000, 10_000),
     classes=100,
     content="1a8950f8599954f78fc12eff0e2c2b133b0392f24da994b3fe9b7732bcea2085",
@@ -115,11 +103,13 @@ def cifar100(root: Path) -> Splits:
 def _read(edition: _Edition, root: Path) -> Splits:
     """The first layout that is complete, in the folder itself or one below it: binary, python, parquet."""
     folders = [root, *sorted(path for path in root.iterdir() if path.is_dir())]
-    for read, suffix in ((_records, ".bin"), (_pickles, "")):
+    records = partial(read_records, label_bytes=edition.label_bytes)
+    pickles = partial(read_pickles, label_key=edition.label_key)
+    for read, suffix in ((records, ".bin"), (pickles, "")):
         for folder in folders:
             train, test = ([folder / (name + suffix) for name in names] for names in edition.files)
             if all(path.is_file() for path in train + test):
-                return _splits(edition, folder, read(edition, train), read(edition, test))
+                return _splits(edition, folder, read(train), read(test))
     for folder in folders:
         named = re.search(edition.shard_folder, folder.resolve().name, re.IGNORECASE) is not None
         if named or folder is root:
@@ -129,17 +119,6 @@ def _read(edition: _Edition, root: Path) -> Splits:
                 parts = [read_shards(files, edition.shard_key, preprocessing) for files in (train, test)]
                 return _splits(edition, folder, *parts)
     raise missing(edition.name, root)
-
-
-def _records(edition: _Edition, files: list[Path]) -> tuple[Tensor, Tensor]:
-    return read_records(files, edition.label_bytes)
-
-
-def _pickles(edition: _Edition, files: list[Path]) -> tuple[Tensor, Tensor]:
-    found = [read_pickled(file, edition.label_key) for file in files]
-    images = [torch.from_numpy(pixels).view(-1, 3, 32, 32) for pixels, _ in found]
-    labels = torch.from_numpy(np.concatenate([numbers for _, numbers in found]))
-    return (images[0] if len(images) == 1 else torch.cat(images)), labels
 
 
 def _splits(edition: _Edition, source: Path, train: tuple[Tensor, Tensor], test: tuple[Tensor, Tensor]) -> Splits:

@@ -11,10 +11,9 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from remix.data.images import ImageDataset
-from remix.data.normalisation import Normalisation
+from remix.data.images import ImageDataset, Splits, hold_out
+from remix.data.preprocessing import Normalisation
 from remix.data.registry import dataset
-from remix.data.splits import Splits, hold_out
 
 __all__ = ["digits"]
 

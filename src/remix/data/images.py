@@ -1,20 +1,20 @@
-"""`ImageDataset`: labelled images, as bytes in memory or decoded from files when they are needed."""
+"""`ImageDataset`: labelled images, as bytes or as files decoded when needed. `Splits`: train and test parts."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from remix.data.errors import DataError, UnreadableImage
-from remix.data.preprocessing import Preprocessing
+from remix.data.errors import DataError, Skipped, UnreadableImage
+from remix.data.preprocessing import Normalisation, Preprocessing
 from remix.support.text import did_you_mean
 
-__all__ = ["ImageDataset", "ImageFiles"]
+__all__ = ["ImageDataset", "ImageFiles", "Splits", "hold_out"]
 
 
 @dataclass(frozen=True)
@@ -169,3 +169,75 @@ class ImageDataset:
         if isinstance(self.images, Tensor):
             return self
         return replace(self, images=self.images.batch(torch.arange(len(self))))
+
+
+@dataclass(frozen=True)
+class Splits:
+    """A data set as it is used: what to train on, what to test on, and how bytes become network input.
+
+    Attributes:
+        train, test: with the same classes and image shape.
+        normalisation: of each channel.
+        name: as it was asked for.
+        validation: a third part, where the data on disk have one.
+        skipped: files, and folders, that were left out, with reasons; show them at the end.
+        source: the folder that was read.
+
+    """
+
+    train: ImageDataset
+    test: ImageDataset
+    normalisation: Normalisation
+    name: str
+    validation: ImageDataset | None = None
+    skipped: tuple[Skipped, ...] = field(default=(), repr=False)
+    source: Path | None = None
+
+    def __post_init__(self) -> None:
+        for other in (self.test, self.validation):
+            if other is not None and other.classes != self.train.classes:
+                raise DataError("train and test parts must have the same classes in the same order")
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names, by label."""
+        return self.train.classes
+
+    @property
+    def parts(self) -> dict[str, ImageDataset]:
+        """By name, as they are shown."""
+        parts = {"train": self.train, "test": self.test}
+        return parts if self.validation is None else parts | {"validation": self.validation}
+
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """What a new picture goes through to look like these.
+
+        Raises:
+            DataError: if the images are not square.
+
+        """
+        channels, height, width = self.train.input_shape
+        if height != width:
+            raise DataError(f"images are {height} x {width}; only square ones can be learned")
+        return Preprocessing(height, channels, self.normalisation.mean, self.normalisation.std)
+
+
+def hold_out(dataset: ImageDataset, fraction: float, seed: int) -> tuple[ImageDataset, ImageDataset]:
+    """(kept, held out) parts of a data set that take the same fraction of every class, in the order they had.
+
+    Every class with two images or more keeps one and gives one, unless ``fraction`` is 0.
+
+    Raises:
+        DataError: unless 0 <= fraction < 1.
+
+    """
+    if not 0 <= fraction < 1:
+        raise DataError(f"the fraction to hold out must be within 0 (nothing) and 1, got {fraction}")
+    generator = torch.Generator().manual_seed(seed)
+    held = torch.zeros(len(dataset), dtype=torch.bool)
+    for label in dataset.labels.unique().tolist():
+        members = (dataset.labels == label).nonzero().squeeze(1)
+        count = min(max(round(fraction * len(members)), 1), len(members) - 1) if fraction > 0 else 0
+        held[members[torch.randperm(len(members), generator=generator)[:count]]] = True
+    return dataset.select(~held), dataset.select(held)

@@ -15,9 +15,8 @@ from torch.utils.data import DataLoader
 
 from remix.data.errors import DataError, Skipped, UnreadableImage
 from remix.data.folder import folder
-from remix.data.images import ImageDataset
+from remix.data.images import ImageDataset, Splits, hold_out
 from remix.data.preprocessing import Preprocessing
-from remix.data.splits import Splits, hold_out
 
 __all__ = ["Intake", "take_in"]
 

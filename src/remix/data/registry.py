@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from remix.data.errors import DataError, MissingData
-from remix.data.splits import Splits
+from remix.data.images import Splits
 from remix.support.text import did_you_mean, printable
 
 __all__ = ["Download", "Entry", "dataset", "find_dataset", "list_datasets", "load", "missing", "place_of"]
@@ -40,7 +40,7 @@ class Entry:
         archives: other official archives; unpacked if they lie in the data folder, never fetched.
         counts: official numbers of (train, test) images, where the data set has them.
         classes: official number of classes, the same.
-        content: official :func:`remix.data.checks.content_digest`, where it is known.
+        content: official :func:`remix.data.prepare.content_digest`, where it is known.
 
     """
 

@@ -6,12 +6,10 @@ from collections import Counter
 from pathlib import Path
 
 from remix.data.errors import DataError
-from remix.data.file_parts import read_parts
-from remix.data.normalisation import Normalisation
-from remix.data.preprocessing import Preprocessing
+from remix.data.file_lists import read_lines, read_parts, read_table
+from remix.data.images import Splits
+from remix.data.preprocessing import Normalisation, Preprocessing
 from remix.data.registry import Download, dataset, missing
-from remix.data.splits import Splits
-from remix.data.text_tables import read_lines, read_table
 from remix.support.text import printable
 
 __all__ = ["tiny_imagenet"]

@@ -1,4 +1,4 @@
-"""What a child process runs on a pickle file of CIFAR, ``python -I -S unpickling.py KEY < FILE``: see `pickled_arrays`.
+"""What a child process runs on a pickle file of CIFAR, ``python -I -S unpickling.py KEY < FILE``: see `cifar_files`.
 
 Every name in the pickle is looked up among a few classes of this file, so that nothing else can be called. That does
 not make a pickle safe to read: nested tuples as a key overflow the interpreter's stack, and a short file can ask for

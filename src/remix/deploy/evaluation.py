@@ -10,7 +10,7 @@ from pathlib import Path
 
 from remix.data import DataError, Skipped
 from remix.data.errors import left_out
-from remix.data.folder_scan import scan
+from remix.data.folder import scan
 from remix.deploy.prediction import probabilities
 from remix.deploy.prediction_files import decoded
 from remix.learning import Model

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from remix.data import Preprocessing, Skipped, UnreadableImage
-from remix.data.folder_scan import files_below
+from remix.data.folder import files_below
 from remix.deploy.prediction import Predictions, probabilities, strongest
 from remix.learning import Model
 

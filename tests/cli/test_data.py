@@ -1,9 +1,10 @@
 """`remix datasets` and `remix data prepare` as typed."""
 
 import pytest
+import torch
 
 from remix import cli
-from remix.data import list_datasets
+from remix.data import ImageDataset, Normalisation, Splits, dataset, list_datasets, registry
 from tests.data.samples import make_folder
 from tests.data.test_decode import damaged
 
@@ -22,6 +23,31 @@ def test_prepare_shows_counts_and_what_was_left_out(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "2 classes" in out
     assert out.index("dog") < out.index("letter.jpg: not an image")
+
+
+def test_what_looks_like_markup_is_shown_as_it_is(tmp_path, capsys):
+    root = make_folder(tmp_path / "photos", classes=("cat", "[red]dog"), each=10)
+    damaged("empty", root / "cat" / "[b]x.jpg")
+    cli.main(["data", "prepare", str(root)])
+    lines = capsys.readouterr().out.splitlines()
+    assert "[red]dog" in "\n".join(lines)
+    assert any("cat" in line and " 8 " in line and " 2 " in line for line in lines if "│" in line)
+    assert lines[-1].endswith("[b]x.jpg: the file is empty")
+
+
+def test_many_equal_classes_are_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+
+    @dataset("toy")
+    def toy():
+        names = tuple(f"c{k}" for k in range(30))
+        part = ImageDataset(torch.zeros(30, 1, 2, 2, dtype=torch.uint8), torch.arange(30), names)
+        return Splits(part, part, Normalisation((0.5,), (0.5,)), "toy")
+
+    cli.main(["data", "prepare", "toy"])
+    text = capsys.readouterr().out
+    assert "each of 30" in text
+    assert "c17" not in text
 
 
 def test_prepare_takes_the_data_folder(tmp_path, capsys):

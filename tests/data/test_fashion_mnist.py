@@ -1,4 +1,4 @@
-"""IDX files and Fashion-MNIST."""
+"""Fashion-MNIST and its IDX files; a run on it comes to its end."""
 
 import gzip
 import os
@@ -6,9 +6,12 @@ import struct
 
 import numpy as np
 import pytest
+from tiny_runs import remix_run, tiny
 
 from remix.data import DataError, MissingData, load
-from remix.data.idx import read_idx
+from remix.data.cifar import CIFAR10_CLASSES, CIFAR100_CLASSES
+from remix.data.fashion_mnist import CLASSES, read_idx
+from remix.learning.class_names import check_class_names
 
 
 def idx(array):
@@ -99,3 +102,17 @@ def test_a_pipe(tmp_path, name):
     os.mkfifo(tmp_path / name)
     with pytest.raises(DataError, match="is a pipe, not a file"):
         read_idx(tmp_path / name)
+
+
+@pytest.mark.parametrize("names", [CLASSES, CIFAR10_CLASSES, CIFAR100_CLASSES, load("digits").classes])
+def test_official_names(names):
+    check_class_names(names)
+
+
+def test_fashion_5_comes_to_its_end(tmp_path):
+    labels = np.arange(40, dtype=np.uint8) % 10
+    write_fashion(tmp_path / "fashion-mnist", labels={"train": labels, "t10k": labels[:20]})
+    short = [word for word in tiny("finetune", tmp_path)["set"] if "epochs" in word]
+    typed = {"preset": "fashion-5", "method": "finetune", "out": str(tmp_path / "run"), "set": short}
+    assert remix_run(typed, data=str(tmp_path)) == 0
+    assert (tmp_path / "run" / "model.remix").is_file()

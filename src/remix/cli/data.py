@@ -1,0 +1,101 @@
+"""`remix datasets` and `remix data prepare`; see `remix.cli` for how such functions are written."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from remix.data import Splits
+
+__all__ = ["data", "datasets"]
+
+_MANY_CLASSES = 20
+
+
+def datasets() -> None:
+    """The data sets that REMIX reads by name, one line each."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    from remix.data import list_datasets
+
+    console = Console()
+    width = max(len(entry.name) for entry in list_datasets())
+    for entry in list_datasets():
+        console.print(f"[bold]{entry.name:{width}}[/bold]  {escape(entry.about)}", highlight=False, soft_wrap=True)
+
+
+def data(action: Literal["prepare"], name: str, *, data: str | None = None) -> None:
+    """Find a data set, check it, count its images per class; download it if it is not there and can be fetched.
+
+    Args:
+        action: What to do: prepare.
+        name: Of the data set (see: remix datasets), or a folder with one sub-folder of images per class.
+        data: The folder that data sets are kept in; by default the one that REMIX_DATA names.
+
+    Examples:
+        remix data prepare cifar100 --data ~/data
+        remix data prepare photos/
+    """
+    from rich.console import Console
+
+    from remix.data import DataError
+    from remix.data.prepare import Watcher, prepare
+
+    console = Console()
+    note = partial(console.print, soft_wrap=True, markup=False)
+    try:
+        _show(prepare(name, data, Watcher(console.status, partial(_download_bar, console), note)), console)
+    except DataError as error:
+        print(f"remix data {action}: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print(f"remix data {action}: interrupted; the same command goes on from here", file=sys.stderr)
+        sys.exit(130)
+
+
+@contextmanager
+def _download_bar(console: Console, file: str) -> Iterator[Callable[[int, int | None], None]]:
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(TextColumn("{task.description}"), *columns, console=console) as progress:
+        task = progress.add_task(file, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def _show(splits: Splits, console: Console) -> None:
+    """Numbers of images per class, where they came from, and at the end the files that were left out."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from remix.data.errors import left_out
+    from remix.support.text import printable
+
+    counts = {part: data.counts() for part, data in splits.parts.items()}
+    shape = " x ".join(map(str, splits.train.input_shape))
+    where = f" in {printable(splits.source)}" if splits.source else ""
+    title = f"{splits.name}{where}: {len(splits.classes)} classes, images {shape}"
+    console.print(escape(title), style="bold", highlight=False, soft_wrap=True)
+    table = Table()
+    table.add_column("class", overflow="fold")
+    for part in counts:
+        table.add_column(part, justify="right")
+    if len(splits.classes) > _MANY_CLASSES and all(len(set(of.values())) == 1 for of in counts.values()):
+        table.add_row(f"each of {len(splits.classes)}", *(f"{next(iter(of.values())):,}" for of in counts.values()))
+    else:
+        for name in splits.classes:
+            table.add_row(escape(name), *(f"{of[name]:,}" for of in counts.values()))
+    table.add_section()
+    table.add_row("all", *(f"{len(data):,}" for data in splits.parts.values()))
+    console.print(table)
+    if splits.skipped:
+        console.print(f"left out: {len(splits.skipped):,}", style="yellow", highlight=False)
+        for line in left_out(splits.skipped):
+            console.print(f"  {escape(line)}", highlight=False, soft_wrap=True)
