@@ -13,7 +13,7 @@ import csv
 from pathlib import Path
 from statistics import fmean
 
-from remix.experiments.run_config import resolve
+from remix.experiments.config import resolve
 from remix.experiments.run_plan import plan_run
 from remix.methods import list_methods
 from remix.reproduce.estimate import seconds_per_image

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from remix.experiments.metrics_file import Event, read_events
+from remix.experiments.events import Event, read_events
 from remix.reproduce.result_files import new_figure, tidy
 from remix.support.files import write_text
 

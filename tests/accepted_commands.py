@@ -16,8 +16,8 @@ import pytest
 
 from remix.cli import COMMANDS
 from remix.cli.parser import build_parser
-from remix.experiments.run_config import resolve
-from remix.experiments.sweep_jobs import parse_seeds, sweep_jobs
+from remix.experiments.config import resolve
+from remix.experiments.sweep import parse_seeds, sweep_jobs
 from remix.networks import list_backbones
 from remix.reproduce import TARGETS
 

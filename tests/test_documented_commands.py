@@ -16,7 +16,7 @@ from tiny_world import PLACEHOLDERS, in_world, make_world, shortened
 
 from remix.cli import COMMANDS as SUBCOMMANDS
 from remix.cli import main
-from remix.experiments.presets import list_presets
+from remix.experiments.config import list_presets
 
 WHOLE = [command for command in COMMANDS if command.whole]
 LEFT_OUT = [command for command in COMMANDS if not command.whole and not command.name]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from scipy import stats
 
 from benchmarks.claims.claim import MINI, PAPER, Verdict
-from remix.experiments.paired import PairedDifference, paired_difference
+from remix.experiments.paired import CONFIDENCE, PairedDifference, paired_difference
 
 # From so many seeds on the bootstrap interval decides alone (see remix.experiments.paired); below, Student's too.
 ENOUGH_SEEDS = 6
@@ -61,7 +61,7 @@ def student_interval(difference: PairedDifference) -> tuple[float, float]:
     count, mean, std = difference.spread.count, difference.spread.mean, difference.spread.std
     if std is None:
         raise ValueError("one difference has no interval")
-    half = float(stats.t.ppf((1 + difference.confidence) / 2, count - 1)) * std / count**0.5
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, count - 1)) * std / count**0.5
     return mean - half, mean + half
 
 

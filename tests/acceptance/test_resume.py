@@ -11,7 +11,7 @@ import pytest
 import torch
 from tiny_runs import run_saving, tiny
 
-from remix.experiments.metrics_file import MetricsFile, read_events
+from remix.experiments.events import MetricsFile, read_events
 from remix.experiments.run_monitor import RunMonitor
 from remix.experiments.run_state import RunState, Saving
 from remix.inversion import Checkpoint

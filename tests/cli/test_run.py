@@ -19,12 +19,11 @@ from tiny_runs import config_of, remix_run, tiny
 from remix.cli import main
 from remix.cli.run import run
 from remix.data import TaskStream
-from remix.experiments.presets import list_presets, read_preset
+from remix.experiments.config import RunConfig, build_config, list_presets, read_preset, resolve
 from remix.experiments.run_checks import check_run
-from remix.experiments.run_config import RunConfig, build_config, resolve
-from remix.experiments.run_data import load_tasks
 from remix.experiments.run_directory import RunDirectory, RunDirectoryError
 from remix.experiments.run_monitor import RunMonitor
+from remix.experiments.run_parts import load_tasks
 from remix.experiments.run_plan import plan_run
 from remix.experiments.run_state import RunState
 from remix.learning.metrics import AccuracyMatrix

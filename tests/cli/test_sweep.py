@@ -10,10 +10,9 @@ import pytest
 from rich.console import Console
 
 from remix.cli import main
-from remix.experiments import sweep_local
-from remix.experiments.sweep_jobs import Job, parse_seeds, sweep_jobs
-from remix.experiments.sweep_local import log_file, run_locally
-from remix.experiments.sweep_progress import finish_jobs
+from remix.experiments import sweep_runners
+from remix.experiments.sweep import Job, finish_jobs, parse_seeds, sweep_jobs
+from remix.experiments.sweep_runners import run_locally
 from remix.support.display import say
 from remix.support.settings import SettingError
 
@@ -83,12 +82,12 @@ def script(tmp_path, name, body):
     folder = tmp_path / name
     start = f"import os, sys, time, pathlib\nfolder = pathlib.Path({str(folder)!r})\nfolder.mkdir(exist_ok=True)\n"
     end = "\ndef finish(): (folder / 'summary.json').write_text('{}')\n"
-    return Job(name, folder, ("-c", start + end + body))
+    return Job(folder, ("-c", start + end + body))
 
 
 @pytest.fixture
 def scripts(monkeypatch):
-    monkeypatch.setattr(sweep_local, "command", lambda job: [sys.executable, *job.words])
+    monkeypatch.setattr(sweep_runners, "_command", lambda job: [sys.executable, *job.words])
 
 
 def test_a_crashed_run_is_tried_again_a_refused_one_is_not(tmp_path, scripts):
@@ -105,7 +104,7 @@ def test_a_crashed_run_is_tried_again_a_refused_one_is_not(tmp_path, scripts):
     assert told.count(("second", "runs")) == 2
     assert told.count(("never", "runs")) == 2
     assert told.count(("refused", "runs")) == 1
-    assert "no such data" in log_file(jobs[3]).read_text()
+    assert "no such data" in jobs[3].log.read_text()
 
 
 def test_no_more_than_so_many_at_a_time(tmp_path, scripts):
@@ -143,7 +142,7 @@ def wait_for(log, words):
 
 def test_a_log_that_cannot_be_written_ends_the_runs_that_were_begun(tmp_path, scripts):
     jobs = [script(tmp_path, name, "time.sleep(600)") for name in ("first", "second")]
-    os.mkfifo(log_file(jobs[1]))
+    os.mkfifo(jobs[1].log)
     told = []
     with pytest.raises(OSError, match="a pipe, not a file"):
         run_locally(jobs, 2, lambda job, status: told.append((job.name, status)))
@@ -152,14 +151,14 @@ def test_a_log_that_cannot_be_written_ends_the_runs_that_were_begun(tmp_path, sc
 
 def test_what_a_run_said_last_is_shown_as_it_is(tmp_path, scripts, capsys):
     job = script(tmp_path, "bad", "print('[/red] \\x1b[2J'); sys.exit(2)")
-    say(Console(width=300), *finish_jobs([job], 1, lambda line: None))
+    say(Console(width=300), *finish_jobs([job], 1, lambda line: None, run_locally))
     assert "bad refused: [/red] \\x1b[2J" in capsys.readouterr().out
 
 
 def test_the_path_of_a_cluster(tmp_path):
     """The same jobs through submitit's local executor: the cluster itself is not to be had in a test."""
     pytest.importorskip("submitit", reason="submitit is an optional extra: pip install 'remix-dfcil[slurm]'")
-    from remix.experiments.sweep_slurm import run_on_slurm
+    from remix.experiments.sweep_runners import run_on_slurm
 
     jobs = sweep_jobs("digits", [*TINY[:2], "method=finetune", *TINY[3:]], [0], tmp_path, None)
     ends = run_on_slurm(jobs, 1, lambda job, status: None, cluster="local", options=["timeout_min=5"])

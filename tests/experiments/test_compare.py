@@ -9,10 +9,10 @@ import yaml
 from rich.console import Console
 
 from remix.cli import main
-from remix.experiments.compare import compare_runs, format_comparison
-from remix.experiments.run_config import resolve
+from remix.cli.output import comparison_table
+from remix.experiments.compare import compare_runs, format_comparison, variant_names
+from remix.experiments.config import resolve
 from remix.experiments.run_directory import RunDirectoryError
-from remix.experiments.variants import variant_names
 from remix.learning.metrics import AccuracyMatrix
 from remix.support.settings import SettingError
 from remix.support.tables import as_csv
@@ -167,7 +167,7 @@ def test_latex_can_be_compiled_and_holds_nothing_but_a_table_and_comments(runs, 
 
 def test_names_are_whole_in_a_narrow_terminal(runs):
     text = io.StringIO()
-    Console(file=text, width=80).print(format_comparison(compare_runs([runs]), "table"))
+    Console(file=text, width=80).print(comparison_table(compare_runs([runs])))
     assert "…" not in text.getvalue().split("┡")[1]
 
 

@@ -43,7 +43,7 @@ def test_paired_difference_is_over_common_seeds():
 @given(st.lists(st.floats(-50, 50), min_size=2, max_size=7))
 def test_interval_holds_the_mean_and_turns_with_the_order(values):
     first, second = dict(enumerate(values)), dict.fromkeys(range(len(values)), 0.0)
-    result, turned = (paired_difference(one, other, resamples=500) for one, other in ((first, second), (second, first)))
+    result, turned = (paired_difference(one, other) for one, other in ((first, second), (second, first)))
     low, high = result.interval
     assert min(values) - 1e-9 <= low <= high <= max(values) + 1e-9
     assert turned.interval == pytest.approx((-high, -low), abs=1e-9)
@@ -108,8 +108,6 @@ def test_refusals():
         paired_difference({1: float("nan")}, {1: 1.0})
     with pytest.raises(ValueError, match="finite"):
         paired_difference({1: float("nan"), 2: 1.0}, {1: 1.0, 2: 1.0})
-    with pytest.raises(ValueError, match="confidence"):
-        paired_difference(REMIX, PMI, confidence=95)
     with pytest.raises(ValueError, match="at least one value"):
         spread([])
     assert spread([1.0]) == Spread(1.0, None, 1)

@@ -5,7 +5,7 @@ import json
 import pytest
 from tiny_runs import remix_run, tiny
 
-from remix.experiments.metrics_file import read_events
+from remix.experiments.events import read_events
 from remix.report import write_report
 from remix.support.settings import SettingError
 

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-from remix.cli.run import perform, run
-from remix.experiments.run_config import RunConfig, resolve
-from remix.experiments.run_directory import RunDirectory
+from remix.cli.run import run
+from remix.experiments.config import RunConfig, resolve
 from remix.experiments.run_state import Saving
 
 COMMON = ["data.tasks=3", "data.classes=3", "data.validation=0.8", "network.options={width: 4}", "batch_size=32"]
@@ -63,4 +63,5 @@ def remix_run(typed: dict[str, Any], **options: Any) -> int:
 
 def run_saving(typed: dict[str, Any], saving: Saving, resume: bool = False) -> int:
     """The same of a run that is saved as often as ``saving`` says."""
-    return perform(config_of(typed), RunDirectory(typed["out"]), resume=resume, saving=saving)
+    with mock.patch("remix.experiments.run.Saving", return_value=saving):
+        return remix_run(typed, resume=resume)

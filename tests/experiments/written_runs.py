@@ -11,7 +11,7 @@ import torch
 import yaml
 
 from remix.deploy.grids import GridRow, save_grid
-from remix.experiments.run_config import resolve
+from remix.experiments.config import resolve
 from remix.learning.metrics import AccuracyMatrix
 
 TASKS = 3

@@ -27,7 +27,7 @@ from remix.data.errors import DataError, UnreadableImage
 from remix.data.fashion_mnist import read_idx
 from remix.data.preprocessing import Preprocessing
 from remix.data.unpickling import PIXELS, RefusedPickle, unpickle
-from remix.experiments.run_config import RunConfig, parse_assignments
+from remix.experiments.config import RunConfig, parse_assignments
 from remix.learning import Model, load_model, save_model
 from remix.networks import Classifier, GrowingHead, registry
 from remix.networks.backbone import Backbone, Block

@@ -8,8 +8,7 @@ import torch
 from tiny import DRIFTING, tiny_learner, tiny_stream
 
 from remix.data import Augment
-from remix.experiments.presets import read_preset
-from remix.experiments.run_config import build_config
+from remix.experiments.config import build_config, read_preset
 from remix.learning.learner import Learner
 from remix.learning.replay import Replayed
 from remix.learning.scaling import LossScales

@@ -46,7 +46,7 @@ def test_the_plan_comes_first_and_changes_nothing(tmp_path):
 
 
 def test_every_run_has_a_folder_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(needed_runs, "finish_jobs", lambda jobs, parallel, tell: seen.extend(jobs) or [])
+    monkeypatch.setattr(needed_runs, "finish_jobs", lambda jobs, parallel, tell, start: seen.extend(jobs) or [])
     seen = []
     variants = [Variant("digits", "remix", (f"settings.inversion.prior.weight={w}",)) for w in (0.0, 0.01, 0.1, 1.0)]
     need_runs(Reproduction(tmp_path / "out", seeds="0-1"), variants, Console(quiet=True))

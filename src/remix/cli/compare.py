@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from remix.cli.output import accuracy_table, comparison_table
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -35,8 +37,10 @@ def compare(
     console = Console()
     if matrices:
         _show_matrices(found, console)
-    formatted = format_comparison(found, format)
-    print(formatted) if isinstance(formatted, str) else console.print(formatted)
+    if format == "table":
+        console.print(comparison_table(found))
+    else:
+        print(format_comparison(found, format))
     if format != "csv":
         begin = {"latex": "% ", "markdown": "\n"}.get(format, "")
         for line in (*found.sentences(), *found.remarks):
@@ -51,8 +55,6 @@ def _show_matrices(found: Comparison, console: Console) -> None:
     (rows), percent of the test images of which task (columns) were right.
     """
     from rich.columns import Columns
-
-    from remix.cli.accuracy_table import accuracy_table
 
     tables = []
     for name, runs in found.summaries.items():

@@ -83,9 +83,9 @@ def dream(
     from remix.deploy.dream_plan import make_plan
     from remix.deploy.dreaming import announce, run_dream
     from remix.deploy.sources import NetworkFile, open_model
-    from remix.experiments.run_machine import resuming_command_line
     from remix.learning.devices import as_device, on_device
     from remix.support.display import say
+    from remix.support.machine import resuming_command_line
 
     wanted = DreamOptions(
         None if classes is None else tuple(split_words(classes)),

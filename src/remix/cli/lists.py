@@ -17,7 +17,7 @@ def methods() -> None:
 
 def presets() -> None:
     """The runs that are prepared: data, tasks, network and schedules, one line each."""
-    from remix.experiments.presets import list_presets
+    from remix.experiments.config import list_presets
 
     _list(list_presets())
 

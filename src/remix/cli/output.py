@@ -1,17 +1,31 @@
-"""How commands print: results to standard output, everything else to standard error."""
+"""How commands print: results to standard output, everything else to standard error; tables that several show."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-if TYPE_CHECKING:
-    from remix.data import Skipped
+from remix.support.text import printable
 
-__all__ = ["Format", "as_json", "check_format", "note", "note_left_out", "show"]
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from remix.data import Skipped
+    from remix.experiments.compare import Comparison
+
+__all__ = [
+    "Format",
+    "accuracy_table",
+    "as_json",
+    "check_format",
+    "comparison_table",
+    "note",
+    "note_left_out",
+    "show",
+]
 
 Format = Literal["table", "json", "csv"]
 
@@ -56,3 +70,50 @@ def _encodable(text: str, stream: Any) -> str:
     """The text, with escapes for letters that the stream cannot show."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def accuracy_table(title: str, content: Mapping[str, Any], small: bool = False) -> Table:
+    """The accuracy matrix that a summary holds, and below it the numbers that are read from it.
+
+    Args:
+        title: above it.
+        content: of `AccuracyMatrix.from_dict`.
+        small: leaves room for two side by side in a terminal of 80 columns.
+
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    from remix.learning.metrics import METRICS, AccuracyMatrix
+
+    matrix = AccuracyMatrix.from_dict(content)
+    found = matrix.summary()
+    caption = ", ".join(f"{name} {found[key]:.2f} %" for key, name in METRICS.items() if found[key] is not None)
+    look: dict[str, Any] = {"box": None, "padding": (0, 1, 0, 0), "pad_edge": False} if small else {}
+    table = Table(title=Text(printable(title)), title_justify="left", caption=caption, caption_justify="left", **look)
+    table.add_column("" if small else "after task", justify="right", style="dim" if small else None)
+    for task in range(len(matrix)):
+        table.add_column(f"{'' if small else 'task '}{task + 1}", justify="right")
+    table.add_column("mean", justify="right", style="bold")
+    for step in range(len(matrix)):
+        row = [f"{accuracy:.1f}" for accuracy in matrix.row(step)]
+        padding = [""] * (len(matrix) - step - 1)
+        table.add_row(str(step + 1), *row, *padding, f"{matrix.accuracy(step, average='macro'):.1f}")
+    return table
+
+
+def comparison_table(found: Comparison) -> Table:
+    """Methods by metrics, over their seeds."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from remix.experiments.compare import comparison_cells
+
+    heads, rows = comparison_cells(found)
+    table = Table(*heads, title="percent, means over tasks; mean ± standard deviation over seeds")
+    table.columns[0].overflow = "fold"
+    for column in table.columns[2:]:
+        column.justify = "right"
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    return table

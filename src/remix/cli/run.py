@@ -7,7 +7,9 @@ import os
 import shlex
 import sys
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NoReturn
+
+from remix.cli.output import accuracy_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,11 +17,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from remix.data import TaskStream
-    from remix.experiments.run_config import RunConfig
+    from remix.experiments.config import RunConfig
     from remix.experiments.run_directory import RunDirectory
-    from remix.experiments.run_state import Saving
 
-__all__ = ["perform", "run"]
+__all__ = ["run"]
 
 _FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 
@@ -77,9 +78,15 @@ def run(
 
     from rich.console import Console
 
-    from remix.experiments.run_config import resolve
+    from remix.experiments.config import resolve
+    from remix.experiments.events import TensorBoardLog, read_events, require_tensorboard
+    from remix.experiments.run import execute
     from remix.experiments.run_directory import RunDirectory
-    from remix.experiments.tensorboard_log import require_tensorboard
+    from remix.experiments.run_parts import create_team, load_tasks
+    from remix.inversion import InversionStoppedError
+    from remix.learning.learner import InterruptedInversion
+    from remix.learning.trainer import TrainingStoppedError
+    from remix.support.display import say
     from remix.support.settings import SettingError
 
     config = resolve(
@@ -98,85 +105,36 @@ def run(
         if log != "tensorboard":
             raise SettingError(f"--log must be tensorboard, got {log!r}; metrics.jsonl is always written")
         require_tensorboard()
+    console = Console()
     if dry_run:
-        _show_plan(config, data, Console())
+        _show_plan(config, data, console)
         return
     directory = RunDirectory(out or Path("runs") / f"{Path(preset).stem}-{config.method}-seed{config.seed}")
-    again = f"remix run {shlex.quote(preset)} ... --out {shlex.quote(str(directory.path))} --resume"
-    status = perform(config, directory, again, data=data, resume=resume, log=log is not None, test_every=test_every)
-    if status:
-        sys.exit(status)
-
-
-def perform(
-    config: RunConfig,
-    directory: RunDirectory,
-    again: str = "",
-    *,
-    data: str | None = None,
-    resume: bool = False,
-    log: bool = False,
-    test_every: int = 0,
-    saving: Saving | None = None,
-) -> int:
-    """Run or go on with a run, and show its result; that of a finished one at once.
-
-    Args:
-        config: the run.
-        directory: its folder.
-        again: the command that goes on with it, to be told.
-        data: folder of the data sets.
-        resume: go on with the run in the folder.
-        log: write the numbers for TensorBoard too, also those of a run that is finished.
-        test_every: test after every so many epochs, besides after every task; 0 for never.
-        saving: how often the run is saved.
-
-    Returns:
-        the status of the command: 0; 1 if the run was stopped by something that happened (a loss that is not finite, a
-        full disk), which was said; 130 after Ctrl-C.
-
-    Raises:
-        ValueError: (SettingError, DataError, RunDirectoryError) for what the person can set right; nothing was changed.
-
-    """
-    from rich.console import Console
-
-    from remix.experiments.metrics_file import read_events
-    from remix.experiments.run import execute
-    from remix.experiments.run_data import load_tasks
-    from remix.experiments.run_team import create_team
-    from remix.experiments.tensorboard_log import TensorBoardLog
-    from remix.inversion import InversionStoppedError
-    from remix.learning.learner import InterruptedInversion
-    from remix.learning.trainer import TrainingStoppedError
-    from remix.support.display import say
-
-    console = Console()
     directory.check(config, resume)
     if directory.finished:
-        if log:
+        if log is not None:
             with TensorBoardLog(directory.tensorboard, directory.dreams) as told:
                 for event in read_events(directory.metrics).events:
                     told(event)
         say(console, f"{directory.path} is finished; here is its result")
         _show_result(directory, console)
-        return 0
+        return
     stream = load_tasks(config.data, data)
     team = create_team(config)
     if not team.first:
         console = Console(quiet=True)
-    _note(config, stream, console)
+    _note_on_data(config, stream, console)
+    again = f"remix run {shlex.quote(preset)} ... --out {shlex.quote(str(directory.path))} --resume"
+    logged = log is not None and team.first
     try:
-        with TensorBoardLog(directory.tensorboard, directory.dreams) if log and team.first else nullcontext() as told:
-            execute(
-                config, stream, directory, team=team, console=console, saving=saving, log=told, test_every=test_every
-            )
+        with TensorBoardLog(directory.tensorboard, directory.dreams) if logged else nullcontext() as told:
+            execute(config, stream, directory, team=team, console=console, log=told, test_every=test_every)
     except KeyboardInterrupt as stop:
         large = isinstance(stop, InterruptedInversion) and not stop.saved
         lost = "the part of the dreams under way (too large to save half-way)" if large else "the last minute or epoch"
-        return _stopped(console, f"interrupted; all but {lost} is saved. Go on with: {again}", 130)
+        _stop(console, f"interrupted; all but {lost} is saved. Go on with: {again}", 130)
     except (TrainingStoppedError, InversionStoppedError) as error:
-        return _stopped(console, f"stopped: {error}. What was learned before is in {directory.path}", 1)
+        _stop(console, f"stopped: {error}. What was learned before is in {directory.path}", 1)
     except OSError as error:
         if isinstance(error, FileNotFoundError) or error.errno is None:
             raise
@@ -184,26 +142,32 @@ def perform(
         reason, remedy = ("the disk is full", "make room") if full else (os.strerror(error.errno), "set that right")
         where = f" ({error.filename})" if error.filename else ""
         saved = "What was saved before is whole" if directory.config.is_file() else "Nothing was saved"
-        return _stopped(console, f"stopped: {reason}{where}. {saved}; {remedy} and go on with: {again}", 1)
+        _stop(console, f"stopped: {reason}{where}. {saved}; {remedy} and go on with: {again}", 1)
     if team.first:
         _show_result(directory, console)
-    return 0
 
 
-def _note(config: RunConfig, stream: TaskStream, console: Console) -> None:
-    from remix.experiments.run_data import note_on_data
-    from remix.support.display import say
-
-    note = note_on_data(config, stream)
-    if note is not None:
-        say(console, note)
-
-
-def _stopped(console: Console, text: str, status: int) -> int:
+def _stop(console: Console, text: str, status: int) -> NoReturn:
     from remix.support.display import say
 
     say(console, f"remix run: {text}", style="red")
-    return status
+    sys.exit(status)
+
+
+def _note_on_data(config: RunConfig, stream: TaskStream, console: Console) -> None:
+    """Say if a data set has other numbers of images than the official one: a file may be cut."""
+    from remix.data.registry import list_datasets
+    from remix.support.display import say
+
+    name = config.data.name
+    official = {entry.name: entry.counts for entry in list_datasets()}.get(name)
+    found = len(stream.splits.train), len(stream.splits.test)
+    if official is not None and not config.data.validation and found != official:
+        say(
+            console,
+            f"note: {name} has {found[0]:,} training and {found[1]:,} test images here, officially {official[0]:,} and "
+            f"{official[1]:,}; remix data prepare {name} checks it",
+        )
 
 
 def _show_plan(config: RunConfig, root: str | None, console: Console) -> None:
@@ -213,7 +177,7 @@ def _show_plan(config: RunConfig, root: str | None, console: Console) -> None:
 
     from remix.data import MissingData
     from remix.experiments.run_checks import check_run
-    from remix.experiments.run_data import load_tasks
+    from remix.experiments.run_parts import load_tasks
     from remix.experiments.run_plan import plan_run
 
     try:
@@ -222,7 +186,7 @@ def _show_plan(config: RunConfig, root: str | None, console: Console) -> None:
         stream = None
     check_run(config, stream)
     if stream is not None:
-        _note(config, stream, console)
+        _note_on_data(config, stream, console)
     plan = plan_run(config, stream)
     data, network = config.data, config.network
     options = "".join(f", {key}={value}" for key, value in network.options.items())
@@ -258,7 +222,6 @@ def _short(names: Sequence[str], most: int = 4) -> str:
 
 
 def _show_result(directory: RunDirectory, console: Console) -> None:
-    from remix.cli.accuracy_table import accuracy_table
     from remix.support.display import say
 
     summary = directory.read_summary()

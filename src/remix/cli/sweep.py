@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from remix.cli.output import comparison_table
+
 __all__ = ["sweep"]
 
 
@@ -48,11 +50,9 @@ def sweep(
 
     from rich.console import Console
 
-    from remix.experiments.compare import compare_runs, format_comparison
-    from remix.experiments.sweep_jobs import parse_seeds, sweep_jobs
-    from remix.experiments.sweep_local import run_locally
-    from remix.experiments.sweep_progress import finish_jobs
-    from remix.experiments.sweep_slurm import run_on_slurm
+    from remix.experiments.compare import compare_runs
+    from remix.experiments.sweep import finish_jobs, parse_seeds, sweep_jobs
+    from remix.experiments.sweep_runners import run_locally, run_on_slurm
     from remix.support.display import say
 
     if jobs < 1:
@@ -75,7 +75,7 @@ def sweep(
     done = [run.folder for run in runs if run.finished]
     if done:
         found = compare_runs(done)
-        console.print(format_comparison(found, "table"))
+        console.print(comparison_table(found))
         for line in (*found.sentences(), *found.remarks):
             say(console, line)
     if failed:

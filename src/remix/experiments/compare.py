@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from rich.table import Table
-from rich.text import Text
-
+from remix.experiments.config import differences
 from remix.experiments.paired import Spread, paired_difference, spread
-from remix.experiments.run_config import differences
 from remix.experiments.run_directory import RunDirectory, RunDirectoryError
-from remix.experiments.variants import protocol, variant_names
 from remix.learning.metrics import METRICS
 from remix.methods import list_methods
 from remix.support.settings import SettingError
@@ -24,15 +21,21 @@ __all__ = [
     "Comparison",
     "Format",
     "compare_runs",
+    "comparison_cells",
     "format_comparison",
     "method_rank",
+    "protocol",
     "run_rows",
     "runs_in",
+    "variant_names",
 ]
 
-Format = Literal["table", "markdown", "csv", "latex"]
+Format = Literal["markdown", "csv", "latex"]
 _PAIRED_ON = "last_accuracy_macro"
 _MINUTES = {"minutes": "minutes_in_all", "processor_minutes": "processor_minutes"}  # column, key in a summary
+_SHOWN = 4  # settings in the name of a variant, at most
+# What a run has besides data, network and training: method and seed are compared, and the device is not a setting.
+_COMPARED = ("method", "settings", "seed", "accelerator", "devices", "precision")
 
 
 @dataclass(frozen=True)
@@ -118,34 +121,31 @@ def method_rank(name: str) -> tuple[int, str]:
     return known.index(method) if method in known else len(known), name
 
 
-def format_comparison(found: Comparison, form: Format) -> str | Table:
-    """As a table for the terminal, or text in one of the other formats.
-
-    Raises:
-        SettingError: for an unknown format.
-
-    """
+def comparison_cells(found: Comparison) -> tuple[list[str], list[list[str]]]:
+    """A table of a comparison, a row per method: heads of the columns, and cells; the first two columns are texts."""
     heads = ["method", "seeds", *METRICS.values(), "minutes", "processor minutes", "peak MiB"]
-    if form == "csv":
-        return as_csv(run_rows(found)).rstrip("\n")
     rows = []
     for name, runs in found.summaries.items():
         cells = [str(found.spread(name, metric) or "") for metric in METRICS]
         cells += [f"{spread([run[key] for run in runs.values()]).mean:.1f}" for key in _MINUTES.values()]
         peak = max(run["peak_memory_mib"] for run in runs.values())
         rows.append([name, " ".join(map(str, runs)), *cells, str(peak)])
-    if form == "table":
-        table = Table(*heads, title="percent, means over tasks; mean ± standard deviation over seeds")
-        table.columns[0].overflow = "fold"
-        for column in table.columns[2:]:
-            column.justify = "right"
-        for row in rows:
-            table.add_row(*(Text(printable(cell)) for cell in row))
-        return table
+    return heads, rows
+
+
+def format_comparison(found: Comparison, form: Format) -> str:
+    """The table as text in a format; as CSV one line per run instead.
+
+    Raises:
+        SettingError: for an unknown format.
+
+    """
+    if form == "csv":
+        return as_csv(run_rows(found)).rstrip("\n")
     if form == "markdown":
-        return as_markdown(heads, rows, left=2)
+        return as_markdown(*comparison_cells(found), left=2)
     if form == "latex":
-        return as_latex(heads, rows, left=2)
+        return as_latex(*comparison_cells(found), left=2)
     raise SettingError(f"format must be one of table, markdown, csv, latex, got {shown(form)}")
 
 
@@ -184,3 +184,62 @@ def _inequalities(folders: Sequence[Path]) -> list[str]:
         line.partition(":")[0] for other in others for line in differences(first, other) if not line.startswith(ignored)
     }
     return [f"these runs differ in more than method and seed: {', '.join(sorted(names))}"] if names else []
+
+
+def protocol(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the configuration of a run, what the methods that are compared should have in common."""
+    return {key: value for key, value in config.items() if key not in _COMPARED}
+
+
+def variant_names(runs: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
+    """A name per run, the same for runs of the same method and settings.
+
+    The method's name if all its runs have the same settings, else with what sets them apart:
+    ``remix (prior.form=nll)`` and ``remix (prior.form=typical)``.
+
+    Args:
+        runs: method and settings (nested mappings of primitives) of every run.
+
+    """
+    flat = [_flat(settings) for _, settings in runs]
+    methods = [method for method, _ in runs]
+    families = {
+        name: _apart([one for one, method in zip(flat, methods, strict=True) if method == name])
+        for name in dict.fromkeys(methods)
+    }
+    apart = [[path for path in mine if path in families[method]] for mine, method in zip(flat, methods, strict=True)]
+    names = [_name(method, mine, paths, _SHOWN) for method, mine, paths in zip(methods, flat, apart, strict=True)]
+    places: dict[str, list[int]] = {}
+    for place, name in enumerate(names):
+        places.setdefault(name, []).append(place)
+    for alike in places.values():
+        differing = _apart([flat[place] for place in alike])
+        telling = [path for path in flat[alike[0]] if path in differing]  # what the name does not say, first
+        for place in alike if telling else []:
+            paths = [*telling, *(path for path in apart[place] if path not in telling)]
+            names[place] = _name(methods[place], flat[place], paths, max(_SHOWN, len(telling)))
+    return names
+
+
+def _apart(family: Sequence[Mapping[str, Any]]) -> set[str]:
+    """The settings in which a family differs."""
+    paths = dict.fromkeys(path for one in family for path in one)
+    return {path for path in paths if len({_text(one.get(path)) for one in family}) > 1}
+
+
+def _name(method: str, mine: Mapping[str, Any], paths: Sequence[str], shown: int) -> str:
+    words = [f"{'.'.join(path.split('.')[-2:])}={_text(mine.get(path))}" for path in paths]
+    more = [f"+{len(words) - shown} more"] if len(words) > shown else []
+    return f"{method} ({', '.join(words[:shown] + more)})" if words else method
+
+
+def _flat(values: Mapping[str, Any], at: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        path = f"{at}.{key}" if at else str(key)
+        found |= _flat(value, path) if isinstance(value, Mapping) else {path: value}
+    return found
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 import torch
 
-__all__ = ["PairedDifference", "Spread", "paired_difference", "spread"]
+__all__ = ["CONFIDENCE", "PairedDifference", "Spread", "paired_difference", "spread"]
 
 # With n seeds, all n differences have one sign by chance with probability 2 / 2^n: below 5 % from here on.
 _ENOUGH_SEEDS = 6
+CONFIDENCE, _RESAMPLES = 0.95, 10_000  # of the bootstrap
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,6 @@ class PairedDifference:
     differences: tuple[float, ...]
     spread: Spread
     interval: tuple[float, float] | None
-    confidence: float
 
     @property
     def higher(self) -> int:
@@ -58,14 +58,7 @@ class PairedDifference:
         return sum(difference > 0 for difference in self.differences)
 
     def sentence(self, first: str, second: str, unit: str = "points") -> str:
-        """What may be said, in one or two sentences; no more is claimed than the number of seeds allows.
-
-        Args:
-            first: name of the first method.
-            second: name of the second.
-            unit: of the values.
-
-        """
+        """What may be said, in one or two sentences; no more is claimed than the number of seeds allows."""
         count, mean = self.spread.count, self.spread.mean
         if self.interval is None:
             return (
@@ -75,7 +68,7 @@ class PairedDifference:
         low, high = self.interval
         fact = (
             f"{first} minus {second}: {mean:+.2f} {unit} on average over {count} paired seeds "
-            f"({self.confidence:.0%} bootstrap interval {low:+.2f} to {high:+.2f}; higher in {self.higher} of {count})."
+            f"({CONFIDENCE:.0%} bootstrap interval {low:+.2f} to {high:+.2f}; higher in {self.higher} of {count})."
         )
         if low <= 0 <= high:
             return f"{fact} The interval contains 0: no difference is shown."
@@ -87,15 +80,8 @@ class PairedDifference:
         return f"{fact} The interval excludes 0: {first} is {'higher' if mean > 0 else 'lower'}."
 
 
-def paired_difference(
-    first: Mapping[int, float],
-    second: Mapping[int, float],
-    *,
-    confidence: float = 0.95,
-    resamples: int = 10_000,
-    seed: int = 0,
-) -> PairedDifference:
-    """Differences between two methods, seed by seed, with a percentile bootstrap interval of their mean.
+def paired_difference(first: Mapping[int, float], second: Mapping[int, float]) -> PairedDifference:
+    """Differences between two methods, seed by seed, with a percentile bootstrap interval (95 %) of their mean.
 
     Pairing takes out what a seed does to both. With few seeds the interval is too narrow (that of n values never
     reaches beyond their range); :meth:`PairedDifference.sentence` takes this into account.
@@ -103,16 +89,11 @@ def paired_difference(
     Args:
         first: value by seed of the first method.
         second: value by seed of the second; only common seeds count.
-        confidence: of the interval, between 0 and 1.
-        resamples: number of bootstrap samples.
-        seed: of the bootstrap: the same values give the same interval.
 
     Raises:
-        ValueError: if no seed is common, a value is not finite, or an option is out of range.
+        ValueError: if no seed is common, or a value is not finite.
 
     """
-    if not 0 < confidence < 1 or resamples < 1:
-        raise ValueError(f"confidence must be between 0 and 1 and resamples at least 1, got {confidence}, {resamples}")
     seeds = tuple(sorted(first.keys() & second.keys()))
     if not seeds:
         raise ValueError(
@@ -122,8 +103,9 @@ def paired_difference(
     interval = None
     if len(seeds) > 1:
         values = torch.tensor(differences, dtype=torch.float64)
-        chosen = torch.randint(len(seeds), (resamples, len(seeds)), generator=torch.Generator().manual_seed(seed))
-        tail = (1 - confidence) / 2
+        # The same values give the same interval.
+        chosen = torch.randint(len(seeds), (_RESAMPLES, len(seeds)), generator=torch.Generator().manual_seed(0))
+        tail = (1 - CONFIDENCE) / 2
         bounds = torch.quantile(values[chosen].mean(1), torch.tensor([tail, 1 - tail], dtype=torch.float64))
         interval = (float(bounds[0]), float(bounds[1]))
-    return PairedDifference(seeds, differences, spread(differences), interval, confidence)
+    return PairedDifference(seeds, differences, spread(differences), interval)

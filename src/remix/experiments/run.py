@@ -14,12 +14,11 @@ from rich.console import Console
 
 from remix.data import TaskStream
 from remix.deploy.grids import GridRow, save_grid
-from remix.experiments.metrics_file import Event, MetricsFile, read_events
+from remix.experiments.config import RunConfig
+from remix.experiments.events import Event, MetricsFile, read_events
 from remix.experiments.run_checks import check_run
-from remix.experiments.run_config import RunConfig
 from remix.experiments.run_directory import RunDirectory
 from remix.experiments.run_likelihood import layer_likelihoods
-from remix.experiments.run_machine import command_line, describe_machine
 from remix.experiments.run_monitor import RunMonitor
 from remix.experiments.run_network import create_network, network_options
 from remix.experiments.run_plan import plan_run
@@ -32,6 +31,7 @@ from remix.learning.monitor import EpochReport
 from remix.learning.team import Team
 from remix.support.clock import RunClock
 from remix.support.files import write_text
+from remix.support.machine import command_line, describe_machine
 
 __all__ = ["execute", "grid_of"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from remix.data import TaskStream
-from remix.experiments.run_config import RunConfig
+from remix.experiments.config import RunConfig
 from remix.experiments.run_network import create_network
 from remix.learning.class_names import check_class_names
 from remix.support.settings import SettingError

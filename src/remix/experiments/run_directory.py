@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from remix.experiments.run_config import RunConfig, differences
+from remix.experiments.config import RunConfig, differences
 from remix.learning.metrics import AccuracyMatrix
 from remix.support.documents import DocumentError, read_json, read_yaml
 from remix.support.files import is_temporary, open_appending, remove_temporary, why_unreadable, write_text

@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from remix.experiments.metrics_file import Event, MetricsFile
+from remix.experiments.events import Event, MetricsFile
 from remix.experiments.run_plan import RunPlan
 from remix.inversion import Progress
 from remix.learning.monitor import EpochReport, Monitor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from remix.experiments.run_config import RunConfig
+from remix.experiments.config import RunConfig
 from remix.networks import Backbone, seeded_backbone
 from remix.support.settings import SettingError
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from remix.data import Normalisation, TaskStream, class_order
 from remix.data.registry import list_datasets
 from remix.data.task_stream import task_sizes
-from remix.experiments.run_config import RunConfig
+from remix.experiments.config import RunConfig
 from remix.experiments.run_network import create_network
 from remix.learning.learner import Learner
 from remix.learning.method import Method

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from remix.experiments.compare import Comparison, method_rank
-from remix.experiments.variants import protocol, variant_names
+from remix.experiments.compare import Comparison, method_rank, protocol, variant_names
 from remix.report.reading import RunFacts
 from remix.support.settings import SettingError
 

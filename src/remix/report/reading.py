@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from remix.experiments.compare import runs_in
-from remix.experiments.metrics_file import Event, Events, read_events
+from remix.experiments.events import Event, Events, read_events
 from remix.experiments.run_directory import RunDirectory, RunDirectoryError
 from remix.learning.metrics import AccuracyMatrix
 

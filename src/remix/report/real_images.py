@@ -7,8 +7,8 @@ from torch import Tensor
 
 from remix.data.errors import DataError
 from remix.data.registry import find_dataset
-from remix.experiments.run_config import DataConfig
-from remix.experiments.run_data import load_tasks
+from remix.experiments.config import DataConfig
+from remix.experiments.run_parts import load_tasks
 from remix.report.dreams import ClassDreams
 from remix.report.groups import Group
 from remix.report.pictures import LEVELS, data_uri, strip

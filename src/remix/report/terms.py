@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 
-from remix.experiments.metrics_file import Event
+from remix.experiments.events import Event
 from remix.report.charts import Chart, Mark, line_over_seeds
 from remix.report.groups import Group
 from remix.report.reading import RunFacts

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from remix.experiments.compare import Comparison, run_rows
-from remix.experiments.metrics_file import read_events
+from remix.experiments.events import read_events
 from remix.experiments.paired import spread
 from remix.experiments.run_directory import RunDirectory
 from remix.reproduce import needed_runs

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from remix.data import MissingData, TaskStream
-from remix.experiments.run_config import RunConfig
-from remix.experiments.run_data import load_tasks
+from remix.experiments.config import RunConfig
 from remix.experiments.run_network import create_network
+from remix.experiments.run_parts import load_tasks
 from remix.experiments.run_plan import plan_run
 from remix.learning.devices import as_device
 

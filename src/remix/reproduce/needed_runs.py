@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.table import Table
 
 from remix.experiments.compare import Comparison, runs_in
-from remix.experiments.run_config import RunConfig, differences, resolve
-from remix.experiments.run_data import load_tasks
+from remix.experiments.config import RunConfig, differences, resolve
 from remix.experiments.run_directory import RunDirectory
-from remix.experiments.sweep_jobs import Job, make_job, parse_seeds, run_name
-from remix.experiments.sweep_progress import finish_jobs
+from remix.experiments.run_parts import load_tasks
+from remix.experiments.sweep import Job, finish_jobs, make_job, parse_seeds, run_name
+from remix.experiments.sweep_runners import run_locally
 from remix.reproduce.estimate import RunEstimate
 from remix.reproduce.targets import Reproduction
 from remix.support.display import duration, say
@@ -109,7 +109,7 @@ def need_runs(wanted: Reproduction, variants: Sequence[Variant], console: Consol
         return [], True
     for data in {run.config.data.name: run for run in left}.values():
         load_tasks(data.config.data, wanted.data)  # says what is missing before anything runs
-    failed = finish_jobs([run.job for run in runs], parallel, partial(say, console)) if left else []
+    failed = finish_jobs([run.job for run in runs], parallel, partial(say, console), run_locally) if left else []
     for sentence in failed:
         say(console, sentence, style="red")
     return [run for run in runs if run.job.finished], not failed

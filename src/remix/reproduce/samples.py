@@ -14,13 +14,13 @@ from remix.deploy.dreaming import DreamReport, announce, run_dream
 from remix.deploy.grids import GridRow, save_grid
 from remix.deploy.measuring import measure_folder
 from remix.deploy.sources import NetworkFile
-from remix.experiments.run_machine import resuming_command_line
 from remix.inversion import PriorKind
 from remix.learning import load_model
 from remix.learning.devices import as_device, on_device
 from remix.reproduce.targets import Reproduction
 from remix.support.display import Display, say
 from remix.support.files import write_text
+from remix.support.machine import resuming_command_line
 from remix.support.tables import as_csv, as_markdown
 
 __all__ = ["TAKES", "reproduce"]

@@ -1,15 +1,21 @@
-"""The machine: its processor, memory and accelerators; the memory of this process, and errors for want of it."""
+"""The machine: its processor, memory and accelerators; the memory of this process; the command that was typed."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import platform
+import shlex
 import sys
 from pathlib import Path
+from typing import Any
+
+from remix._version import __version__
 
 __all__ = [
     "accelerators",
+    "command_line",
+    "describe_machine",
     "forget_peak",
     "keep_freed_memory",
     "memory",
@@ -17,6 +23,7 @@ __all__ = [
     "peak_bytes",
     "processor",
     "resident_bytes",
+    "resuming_command_line",
 ]
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt
@@ -132,3 +139,32 @@ def out_of_memory(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return False
+
+
+def describe_machine() -> dict[str, Any]:
+    """Threads, versions and hardware, as plain JSON."""
+    import torch
+
+    devices = {name: what for name, what in accelerators().items() if not what.startswith("not available")}
+    return {
+        "threads": torch.get_num_threads(),
+        "versions": {"remix": __version__, "torch": torch.__version__, "python": platform.python_version()},
+        "hardware": {
+            "processor": processor(),
+            "processors": os.cpu_count(),
+            "memory_bytes": memory()["total"],
+            "system": platform.platform(),
+            **devices,
+        },
+    }
+
+
+def command_line() -> str:
+    """What was typed, so that a shell understands it again."""
+    return shlex.join(["remix", *sys.argv[1:]])
+
+
+def resuming_command_line() -> str:
+    """The same with ``--resume``."""
+    words = [word for word in sys.argv[1:] if word not in ("--resume", "--overwrite")]
+    return shlex.join(["remix", *words, "--resume"])

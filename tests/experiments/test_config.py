@@ -6,9 +6,16 @@ import pytest
 import torch
 
 from remix.data import Augment
-from remix.experiments.presets import list_presets, read_preset
-from remix.experiments.run_config import RunConfig, build_config, differences, parse_assignments, resolve
-from remix.experiments.run_data import load_tasks
+from remix.experiments.config import (
+    RunConfig,
+    build_config,
+    differences,
+    list_presets,
+    parse_assignments,
+    read_preset,
+    resolve,
+)
+from remix.experiments.run_parts import load_tasks
 from remix.methods import list_methods
 from remix.support.settings import SettingError
 

@@ -1,20 +1,29 @@
-"""``metrics.jsonl``: everything that happened in a run, one JSON object per line."""
+"""Everything that happened in a run: ``metrics.jsonl``, one JSON object per line, and the same for TensorBoard."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from remix.deploy.grids import open_picture
 from remix.support.documents import DocumentError, parse_json
 from remix.support.files import open_appending, read_limited
+from remix.support.settings import SettingError
 from remix.support.text import printable
 
-__all__ = ["Event", "Events", "MetricsFile", "parse_event", "read_events"]
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+__all__ = ["Event", "Events", "MetricsFile", "TensorBoardLog", "read_events", "require_tensorboard"]
 
 Event = Mapping[str, Any]
 _LONGEST = 1 << 28  # bytes: of runs of a hundred thousand epochs
@@ -98,24 +107,18 @@ def read_events(path: Path) -> Events:
     for number, line in enumerate(content.split(b"\n"), start=1):
         if not line.strip():
             continue
-        event = parse_event(line)
-        if event is None:
-            damaged.append(number)
-        else:
+        try:
+            event = parse_json(line)
+        except DocumentError:
+            event = None
+        if _valid(event):
             events.append(event)
+        else:
+            damaged.append(number)
     damages = [f"{printable(path)}, line {number}: damaged, skipped" for number in damaged[:_NAMED]]
     if len(damaged) > _NAMED:
         damages.append(f"{printable(path)}: {len(damaged) - _NAMED} more lines are damaged, skipped")
     return Events(tuple(events), tuple(damages))
-
-
-def parse_event(line: bytes) -> Event | None:
-    """The event in a line; None if it is none that can be relied on."""
-    try:
-        event = parse_json(line)
-    except DocumentError:
-        return None
-    return event if _valid(event) else None
 
 
 def _whole_lines(path: Path, length: int) -> int:
@@ -145,3 +148,83 @@ def _valid(event: Any) -> bool:
         isinstance(layer, dict) and isinstance(layer.get("layer"), str) and isinstance(layer.get("gain"), int | float)
         for layer in layers
     )
+
+
+def require_tensorboard() -> None:
+    """Raise SettingError, with what to do, unless TensorBoard is installed."""
+    if importlib.util.find_spec("tensorboard") is None:
+        raise SettingError(
+            "--log tensorboard needs TensorBoard, which is not installed: "
+            "pip install 'remix-dfcil[tensorboard]', or leave --log out (metrics.jsonl holds the same numbers)"
+        )
+
+
+class TensorBoardLog:
+    """A context that turns events of ``metrics.jsonl`` into TensorBoard's files.
+
+    With its first event it begins anew: the files of an earlier process are replaced, and whoever uses it tells it all
+    events of the run from the first on. So nothing stands there twice after an interruption, and a process that may
+    not write to the run removes nothing.
+
+    Scalars: ``accuracy``, ``likelihood`` and ``seconds`` by task, ``training`` by epoch of the run, ``inversion`` by
+    recorded step of the run; ``dreams`` are the pictures of a task.
+
+    Args:
+        folder: for TensorBoard's files.
+        dreams: folder of the pictures ``task-N.png``.
+
+    """
+
+    def __init__(self, folder: Path, dreams: Path) -> None:
+        self._folder, self._dreams = folder, dreams
+        self._opened: SummaryWriter | None = None
+        self._epochs = self._steps = 0
+
+    def __enter__(self) -> TensorBoardLog:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
+        if self._opened is not None:
+            self._opened.close()
+
+    def __call__(self, event: Event) -> None:
+        """Add an event of the run; kinds that hold nothing to plot are passed over."""
+        kind, task = event["event"], event.get("task", 0)
+        if kind == "epoch":
+            self._epochs += 1
+            self._add(
+                {f"training/{event['stage']}/{term}": value for term, value in event["terms"].items()}, self._epochs
+            )
+            self._add({"training/learning rate": event["rate"]}, self._epochs)
+            if "accuracy_macro" in event:
+                self._add({"training/accuracy, mean over tasks": event["accuracy_macro"]}, self._epochs)
+        elif kind == "inversion":
+            self._steps += 1
+            self._add({f"inversion/{term}": value for term, value in event["terms"].items()}, self._steps)
+        elif kind == "phase":
+            self._add({f"seconds/{event['phase']}": event["seconds"]}, task)
+            picture = self._dreams / f"task-{task}.png"
+            if event["phase"] == "dream" and picture.is_file():
+                pixels = np.asarray(open_picture(picture).convert("RGB"))
+                self._writer.add_image("dreams", pixels, task, dataformats="HWC")
+        elif kind == "task":
+            means = {"tasks": event["accuracy_macro"], "images": event["accuracy_micro"]}
+            self._add({f"accuracy/mean over {what}": value for what, value in means.items()}, task)
+            self._add({f"accuracy/task {number}": one for number, one in enumerate(event["accuracies"], start=1)}, task)
+            self._writer.flush()
+        elif kind == "likelihood":
+            self._add({f"likelihood/{layer['layer']}": layer["gain"] for layer in event["layers"]}, task)
+
+    def _add(self, scalars: Mapping[str, float], step: int) -> None:
+        for tag, value in scalars.items():
+            self._writer.add_scalar(tag, value, step)
+
+    @property
+    def _writer(self) -> SummaryWriter:
+        if self._opened is None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            for file in self._folder.glob("events.out.tfevents.*"):
+                file.unlink()
+            self._opened = SummaryWriter(str(self._folder))
+        return self._opened

@@ -1,4 +1,4 @@
-"""The device, the precision and the processes of a run."""
+"""What a run is made of besides its network: its tasks; its device, precision and processes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,25 @@ import os
 
 import torch
 
-from remix.experiments.run_config import RunConfig
+from remix.data import TaskStream, load
+from remix.experiments.config import DataConfig, RunConfig
 from remix.learning.team import Team
 from remix.support.settings import SettingError
+from remix.support.text import shown
 
-__all__ = ["create_team"]
+__all__ = ["create_team", "load_tasks"]
+
+
+def load_tasks(data: DataConfig, root: str | None) -> TaskStream:
+    """The tasks that a configuration of data describes. Raises DataError, SettingError."""
+    try:
+        splits = load(data.name, root, **data.options)
+    except TypeError as error:
+        if not data.options:
+            raise
+        raise SettingError(f"data.options holds a value of the wrong kind: {shown(data.options)}") from error
+    stream = TaskStream(splits, data.tasks, data.order, data.first, data.classes)
+    return stream.with_validation(data.validation, data.validation_seed) if data.validation else stream
 
 
 def create_team(config: RunConfig) -> Team:

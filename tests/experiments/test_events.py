@@ -1,5 +1,6 @@
-"""`remix run --log tensorboard`."""
+"""The events of a run: what is written, what is read of it, and the same for TensorBoard."""
 
+import importlib.util
 import json
 import shutil
 
@@ -8,13 +9,49 @@ from tiny_runs import remix_run, tiny
 from written_runs import write_run
 
 from remix.cli import main
-from remix.experiments import tensorboard_log
-from remix.experiments.metrics_file import read_events
+from remix.experiments.events import MetricsFile, TensorBoardLog, read_events
 from remix.experiments.run_monitor import RunMonitor
-from remix.experiments.tensorboard_log import TensorBoardLog
 from remix.support.settings import SettingError
 
-pytest.importorskip("tensorboard", reason="TensorBoard is not installed")
+needs_tensorboard = pytest.mark.skipif(
+    importlib.util.find_spec("tensorboard") is None, reason="TensorBoard is not installed"
+)
+
+
+def test_what_was_written_is_read(tmp_path):
+    told = []
+    file = MetricsFile(tmp_path / "metrics.jsonl", 0, told.append)
+    file.write("phase", task=1, phase="dream", seconds=2.0)
+    file.write("something new", task=1)
+    file.close()
+    found = read_events(tmp_path / "metrics.jsonl")
+    assert list(found.events) == told
+    assert [event["event"] for event in found.events] == ["phase", "something new"]
+    assert found.damages == ()
+    assert found.of("phase") == [told[0]]
+
+
+def test_what_was_not_saved_goes(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    file = MetricsFile(path, 0)
+    file.write("start of something")
+    length = file.length
+    file.write("lost")
+    file.close()
+    MetricsFile(path, length).close()
+    assert [event["event"] for event in read_events(path).events] == ["start of something"]
+
+
+def test_a_file_that_is_not_there_has_no_events(tmp_path):
+    assert read_events(tmp_path / "metrics.jsonl").events == ()
+
+
+def test_a_line_cut_off_by_a_crash_is_named(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"event": "a"}\n{"event": "b"')
+    found = read_events(path)
+    assert [event["event"] for event in found.events] == ["a"]
+    assert found.damages == (f"{path}, line 2: damaged, skipped",)
 
 
 def scalars(folder):
@@ -28,6 +65,7 @@ def scalars(folder):
     return numbers, {tag: [event.step for event in found.Images(tag)] for tag in tags["images"]}
 
 
+@needs_tensorboard
 def test_events_become_scalars_and_images(tmp_path):
     run = write_run(tmp_path / "run")
     with TensorBoardLog(run / "tensorboard", run / "dreams") as log:
@@ -44,6 +82,7 @@ def test_events_become_scalars_and_images(tmp_path):
     assert images == {"dreams": [2, 3]}
 
 
+@needs_tensorboard
 def test_without_an_event_nothing_is_removed(tmp_path):
     """A process that is refused because another one works there."""
     theirs = tmp_path / "tensorboard" / "events.out.tfevents.1.theirs"
@@ -54,6 +93,7 @@ def test_without_an_event_nothing_is_removed(tmp_path):
     assert list(theirs.parent.iterdir()) == [theirs]
 
 
+@needs_tensorboard
 def test_an_interrupted_run_has_every_step_once(tmp_path, monkeypatch):
     out = tmp_path / "run"
 
@@ -77,13 +117,15 @@ def test_an_interrupted_run_has_every_step_once(tmp_path, monkeypatch):
     assert scalars(out / "tensorboard")[0] == numbers
 
 
+@needs_tensorboard
 def test_without_tensorboard_it_is_said_before_anything_is_done(tmp_path, monkeypatch, refusal):
-    monkeypatch.setattr(tensorboard_log.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     message = refusal("run", "digits", "--out", tmp_path / "run", "--log", "tensorboard")
     assert "pip install 'remix-dfcil[tensorboard]'" in message
     assert not (tmp_path / "run").exists()
 
 
+@needs_tensorboard
 def test_another_log_is_refused(tmp_path):
     with pytest.raises(SettingError, match="--log must be tensorboard, got 'wandb'"):
         remix_run(tiny("finetune", tmp_path / "run"), log="wandb")
@@ -95,6 +137,7 @@ def test_help_names_it(capsys):
     assert "--log {tensorboard}" in capsys.readouterr().out
 
 
+@needs_tensorboard
 def test_json_is_written_beside_it(tmp_path):
     assert remix_run(tiny("finetune", tmp_path / "run"), log="tensorboard") == 0
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()

@@ -1,21 +1,36 @@
-"""What a run is: data, network, method and its settings. Everything that decides the result, and nothing else."""
+"""What a run is: data, network, method and its settings. Presets by name, files of one's own, and ``key=value`` words.
+
+A configuration holds everything that decides the result, and nothing else.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import resources
+from pathlib import Path
 from typing import Any, Literal
 
 from remix.data import Augment
-from remix.experiments.presets import read_preset
 from remix.learning.method import Method
 from remix.methods import list_methods, method_class
 from remix.networks import backbone_options
-from remix.support.documents import DocumentError, parse_yaml
+from remix.support.documents import DocumentError, parse_yaml, read_yaml
+from remix.support.files import why_unreadable
 from remix.support.settings import SettingError, overlay, plain, set_path, unknown_name
-from remix.support.text import printable, shown
+from remix.support.text import did_you_mean, printable, shown
 
-__all__ = ["DataConfig", "NetworkConfig", "RunConfig", "build_config", "differences", "parse_assignments", "resolve"]
+__all__ = [
+    "DataConfig",
+    "NetworkConfig",
+    "RunConfig",
+    "build_config",
+    "differences",
+    "list_presets",
+    "parse_assignments",
+    "read_preset",
+    "resolve",
+]
 
 Accelerator = Literal["auto", "cpu", "cuda", "mps"]
 Precision = Literal["32", "bf16-mixed"]
@@ -263,3 +278,66 @@ def _paths(values: Mapping[str, Any], at: str = "") -> list[str]:
         path = f"{at}.{key}" if at else str(key)
         found += _paths(value, path) if isinstance(value, Mapping) and value else [path]
     return found
+
+
+def list_presets() -> dict[str, str]:
+    """Every preset with its one line, smallest first."""
+    return {name: _read_preset(name)["about"] for name in _presets()}
+
+
+def read_preset(name: str) -> dict[str, Any]:
+    """The content of a preset, or of a YAML file given by its path.
+
+    With ``base: NAME`` it says only what differs from the preset of that name.
+
+    Raises:
+        SettingError: if there is none, or it is not a mapping in YAML.
+
+    """
+    values = _read_preset(name)
+    if "base" not in values:
+        return values
+    base = _read_preset(str(values.pop("base")))
+    if "base" in base:
+        raise SettingError(f"the base of {printable(name)} has a base itself; name the last one")
+    return _over(base, values)
+
+
+def _over(base: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Mappings within mappings: what ``values`` says goes before what ``base`` says."""
+    merged = dict(base)
+    for key, value in values.items():
+        below = merged.get(key)
+        merged[key] = _over(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
+def _read_preset(name: str) -> dict[str, Any]:
+    path, presets = Path(name), _presets()
+    if path.suffix in (".yaml", ".yml"):
+        try:
+            values = read_yaml(path)
+        except (OSError, DocumentError) as error:
+            raise SettingError(why_unreadable(path, error)) from error
+    elif name in presets:
+        values = parse_yaml(presets[name].read_text())
+    else:
+        hint, known = did_you_mean(name, presets), ", ".join(presets)
+        raise SettingError(f"there is no preset {shown(name)}{hint}; there are: {known}; or give a file NAME.yaml")
+    if not isinstance(values, Mapping):
+        raise SettingError(f"{printable(name)} must hold settings as key: value")
+    return dict(values)
+
+
+def _presets() -> dict[str, Any]:
+    """The files of those that come with REMIX, small runs first, then by data set and number of tasks."""
+
+    def rank(name: str) -> tuple[int, int, str]:
+        families = ["digits", "fashion", "cifar100-mini", "cifar100", "tiny"]
+        place = next((i for i, family in enumerate(families) if name.startswith(family)), len(families))
+        tasks = name.rpartition("-")[2]
+        return place, int(tasks) if tasks.isdigit() else 0, name
+
+    files = resources.files("remix").joinpath("presets").iterdir()
+    found = {file.name.removesuffix(".yaml"): file for file in files if file.name.endswith(".yaml")}
+    return {name: found[name] for name in sorted(found, key=rank)}

@@ -1,17 +1,24 @@
-"""The runs of a sweep: every combination of the given settings and seeds, each with its own folder."""
+"""Many runs: every combination of settings and seeds, each with its own folder; and what is told while they go on."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import os
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from remix.experiments.run_config import RunConfig, resolve
+from remix.experiments.config import RunConfig, resolve
 from remix.experiments.run_directory import RunDirectory
+from remix.support.files import open_regular
 from remix.support.settings import SettingError
 
-__all__ = ["Job", "make_job", "parse_seeds", "run_name", "sweep_jobs"]
+__all__ = ["Job", "Report", "Start", "Status", "finish_jobs", "make_job", "parse_seeds", "run_name", "sweep_jobs"]
+
+Status = Literal["runs", "finished", "crashed", "refused", "interrupted"]
+_TAIL = 4096  # bytes of a log in which its last line is looked for
 
 
 @dataclass(frozen=True)
@@ -19,20 +26,35 @@ class Job:
     """One run.
 
     Attributes:
-        name: shown, and the name of its folder.
         folder: of the run.
         words: the command that does it, without the interpreter; it goes on where the run stands.
 
     """
 
-    name: str
     folder: Path
     words: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Shown, and the name of its folder."""
+        return self.folder.name
+
+    @property
+    def log(self) -> Path:
+        """Where its output goes: beside its folder, since a folder that is not empty holds a run."""
+        return self.folder.with_name(f"{self.name}.log")
 
     @property
     def finished(self) -> bool:
         """Whether its result is there."""
         return RunDirectory(self.folder).finished
+
+
+Report = Callable[[Job, Status], None]
+"""Called when the status of a job changes."""
+
+Start = Callable[[Sequence[Job], int, Report], dict[str, Status]]
+"""Runs the jobs that are not finished, so many at a time; returns how every job ended, by name."""
 
 
 def sweep_jobs(
@@ -73,10 +95,9 @@ def sweep_jobs(
 
 def run_name(preset: str, method: str, settings: Sequence[str], seed: int) -> str:
     """The name of a run's folder: preset, method, the settings (words ``key=value``) that set it apart, seed."""
-    told = [
-        _file_name(key.rpartition(".")[2] + sign + value) for key, sign, value in (w.partition("=") for w in settings)
-    ]
-    return "-".join([Path(preset).stem, method, *told, f"seed{seed}"])
+    told = [word.partition("=")[0].rpartition(".")[2] + "".join(word.partition("=")[1:]) for word in settings]
+    safe = ["".join(letter if letter.isalnum() or letter in "=.+_" else "_" for letter in word) for word in told]
+    return "-".join([Path(preset).stem, method, *safe, f"seed{seed}"])
 
 
 def make_job(
@@ -111,7 +132,7 @@ def make_job(
         words.append("--validation")
     if assignments:
         words += ["--set", *assignments]
-    return Job(folder.name, folder, tuple(words))
+    return Job(folder, tuple(words))
 
 
 def parse_seeds(text: str) -> list[int]:
@@ -149,5 +170,52 @@ def _axis(word: str) -> tuple[str, list[str]]:
     return key.strip(), [value.strip() for value in values]
 
 
-def _file_name(text: str) -> str:
-    return "".join(letter if letter.isalnum() or letter in "=.+_" else "_" for letter in text)
+def finish_jobs(jobs: Sequence[Job], parallel: int, tell: Callable[[str], None], start: Start) -> list[str]:
+    """Run what is not finished.
+
+    Args:
+        jobs: in the order in which they begin.
+        parallel: how many at a time.
+        tell: given a line whenever one begins or ends, with how many are done and how long the rest will take.
+        start: where they run, see `remix.experiments.sweep_runners`.
+
+    Returns:
+        a sentence for each that is not finished, with its last words.
+
+    Raises:
+        KeyboardInterrupt: after Ctrl-C, when the runs are saved.
+
+    """
+    ended = 0
+    begun: dict[str, float] = {}
+    took: list[float] = []  # seconds of the runs that were finished here
+
+    def report(job: Job, status: Status) -> None:
+        nonlocal ended
+        if status == "runs":
+            begun[job.name] = time.monotonic()
+            tell(f"  {job.name} begins, log in {job.log}")
+            return
+        rest = ""
+        if status == "finished":
+            ended += 1
+            if job.name in begun:
+                took.append(time.monotonic() - begun[job.name])
+                left = sum(took) / len(took) * (len(jobs) - ended) / parallel
+                rest = f", about {left / 60:.0f} min left" if ended < len(jobs) else ""
+        tell(f"  {job.name} {status}: {ended} of {len(jobs)} finished{rest}")
+
+    ends = start(jobs, parallel, report)
+    bad = [job for job in jobs if ends[job.name] != "finished"]
+    return [f"{job.name} {ends[job.name]}: {_last_line(job.log)} ({job.log})" for job in bad]
+
+
+def _last_line(log: Path) -> str:
+    try:
+        with open_regular(log) as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
+            lines = file.read(_TAIL).decode(errors="replace").split("\n")
+    except OSError:
+        return "no log"
+    said = [line.strip() for line in lines if line.strip()]
+    return said[-1][:300] if said else "it said nothing"
