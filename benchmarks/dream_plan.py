@@ -33,6 +33,7 @@ from remix.networks import Classifier
 from remix.statistics import (
     ClassGaussians,
     ClassMeter,
+    Laplace,
     LayerMeter,
     LayerStatistics,
     Memory,
@@ -131,7 +132,7 @@ def uncorrelated(layer: LayerStatistics) -> LayerStatistics:
     assert layer.normal is not None
     sigma = layer.normal.covariance
     plain = LaplaceCovariance(sigma.diagonal(), torch.zeros_like(sigma.weight), sigma.coord)
-    return replace(layer, normal=LaplaceNormal(layer.normal.loc, plain, layer.normal.basis))
+    return replace(layer, covariances={"laplace": Laplace(LaplaceNormal(layer.normal.loc, plain, layer.normal.basis))})
 
 
 def measure(classifier: Classifier, images: Images, cache: Path) -> Known:

@@ -25,7 +25,6 @@ from benchmarks.dream_networks import PlainJudge, dreamer, judge
 from benchmarks.dream_plan import Known, Plan, Strategy, dream, measure, plans, settings_of
 from benchmarks.dream_scores import Reference, likelihood, score
 from benchmarks.features import CIFAR_MEAN, CIFAR_STD
-from remix.statistics import Kind
 
 TUNING_SEED, TUNING_COUNT = 100, 40
 GRIDS = {"typical": (2.0, 16.0), "nll": (0.5, 8.0)}
@@ -108,7 +107,7 @@ class Benchmark:
         return facts
 
 
-def model(plan: Plan) -> Kind:
+def model(plan: Plan) -> str:
     """The kind of covariance under that name in the statistics."""
     return "laplace" if plan.prior_kind == "laplace-dct" else plan.prior_kind  # type: ignore[return-value]
 

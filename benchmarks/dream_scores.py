@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 from benchmarks.dream_data import Images
 from benchmarks.dream_networks import PlainJudge, features_of
 from remix.networks import Backbone
-from remix.statistics import Hooks, Kind, LayerStatistics
+from remix.statistics import Hooks, LayerStatistics
 
 
 @dataclass
@@ -65,7 +65,7 @@ def spread(features: Tensor, labels: Tensor) -> float:
 
 @torch.no_grad()
 def likelihood(
-    backbone: Backbone, layers: Mapping[str, LayerStatistics], kind: Kind, pixels: Tensor, size: int = 100
+    backbone: Backbone, layers: Mapping[str, LayerStatistics], kind: str, pixels: Tensor, size: int = 100
 ) -> dict[str, float]:
     """Of images under the Gaussians of a kind, both averaged over layers.
 

@@ -22,13 +22,13 @@ from torch.nn.functional import mse_loss
 from benchmarks.inversion_problem import Problem, clock
 from remix.laplace import LaplaceNormal
 from remix.networks import Backbone
-from remix.statistics import Kind, LayerStatistics
+from remix.statistics import LayerStatistics
 
 
 class LayerHook:
     """Computes both terms of one BatchNorm layer whenever it runs."""
 
-    def __init__(self, module: nn.BatchNorm2d, layer: LayerStatistics, kind: Kind) -> None:
+    def __init__(self, module: nn.BatchNorm2d, layer: LayerStatistics, kind: str) -> None:
         self.layer = layer
         prior = layer.prior(kind)
         assert isinstance(prior, LaplaceNormal | MultivariateNormal)

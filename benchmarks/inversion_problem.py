@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from remix.inversion import FeatureMatch, Knowledge, PriorSettings, StatisticsKl, Targets, Term
 from remix.networks import Backbone, create_backbone
-from remix.statistics import Kind, LayerMeter, LayerStatistics, batchnorm_points, block_input_points, run_meters
+from remix.statistics import LayerMeter, LayerStatistics, batchnorm_points, block_input_points, run_meters
 
 
 def clock() -> float:
@@ -26,7 +26,7 @@ class Problem:
     knowledge: Knowledge
     images: Tensor
     targets: Targets
-    kind: Kind
+    kind: str
 
     def resized(self, count: int) -> Problem:
         """The same with ``count`` images."""
@@ -65,7 +65,7 @@ class Problem:
         ]
 
 
-def make_problem(count: int, kind: Kind = "laplace") -> Problem:
+def make_problem(count: int, kind: str = "laplace") -> Problem:
     """ResNet-32 of width 16 with statistics of this kind, and ``count`` images of 32 x 32 pixels."""
     generator = torch.Generator().manual_seed(0)
     backbone = create_backbone("resnet32", generator=generator)
@@ -82,7 +82,7 @@ def make_problem(count: int, kind: Kind = "laplace") -> Problem:
     return _with_images(Knowledge(backbone, {**inside.statistics(), **inputs.statistics()}), count, kind)
 
 
-def _with_images(knowledge: Knowledge, count: int, kind: Kind) -> Problem:
+def _with_images(knowledge: Knowledge, count: int, kind: str) -> Problem:
     generator = torch.Generator().manual_seed(1)
     images = torch.randn(count, 3, 32, 32, generator=generator)
     features = torch.randn(count, knowledge.backbone.feature_dim, generator=generator)

@@ -5,9 +5,11 @@ import torch
 from torch.distributions import MultivariateNormal
 
 from remix.laplace import LaplaceCovariance, LaplaceNormal
+from remix.networks import Point
 from remix.networks.views import CHANNELS, MAP
-from remix.statistics import LayerStatistics, Point
-from remix.statistics.dense import positive_covariance, positive_variance, shrunk_covariance
+from remix.statistics import Dense, Laplace, LayerStatistics
+from remix.statistics.dense import shrunk_covariance
+from remix.statistics.layer_meter import positive_covariance, positive_variance
 
 POINT = Point("bn", "input")
 
@@ -17,7 +19,8 @@ def example(dim: int = 5, images: int = 100) -> LayerStatistics:
     diag, weight, coord = torch.rand(3, dim, generator=generator) + 0.2
     normal = LaplaceNormal(torch.randn(dim, generator=generator), LaplaceCovariance(diag, weight, coord))
     sigma = normal.covariance_matrix
-    return LayerStatistics(POINT, CHANNELS, (dim, 4, 4), images, normal.loc, sigma.diagonal().clone(), normal, sigma)
+    covariances = {"laplace": Laplace(normal), "dense": Dense(sigma)}
+    return LayerStatistics(POINT, CHANNELS, (dim, 4, 4), images, normal.loc, sigma.diagonal().clone(), covariances)
 
 
 def test_each_kind_of_prior_is_the_normal_it_names():
@@ -62,14 +65,14 @@ def test_rescaling_keeps_correlations_and_sets_the_moments():
         ({"mean": torch.full((5,), torch.nan)}, "mean .* must be finite"),
         ({"mean": torch.zeros(5, dtype=torch.uint8)}, "floating-point"),
         ({"variance": torch.zeros(5)}, "variance .* must be positive"),
-        ({"covariance": torch.eye(4)}, r"covariance .* shape \(5, 5\)"),
-        ({"normal": example(4).normal}, "single one of 5 coordinates"),
+        ({"covariances": {"dense": Dense(torch.eye(4))}}, r"covariance .* shape \(5, 5\)"),
+        ({"covariances": {"laplace": Laplace(example(4).normal)}}, "single normal of 5 coordinates"),
         ({"images": -1}, "images"),
     ],
 )
 def test_statistics_that_do_not_fit_together_are_refused(change, message):
     layer = example()
-    fields = {name: getattr(layer, name) for name in ("images", "mean", "variance", "normal", "covariance")}
+    fields = {name: getattr(layer, name) for name in ("images", "mean", "variance", "covariances")}
     with pytest.raises(ValueError, match=message):
         LayerStatistics(point=POINT, view=CHANNELS, shape=(5, 4, 4), **(fields | change))
 

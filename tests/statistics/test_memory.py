@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import pytest
 import torch
 
@@ -11,13 +14,19 @@ from remix.statistics import (
     Memory,
     SelectorRecipe,
     Selectors,
+    Statistic,
+    StoredItem,
     TaskRecord,
+    check_layers,
     class_gaussians,
+    fit_drift,
     measure_layers,
+    register_statistic,
     train_selectors,
     write_file,
 )
 from remix.statistics.memory import KIND, VERSION
+from remix.statistics.statistic import statistic_classes
 from remix.statistics.storage import read_file
 
 IMAGES = torch.rand(4, 3, 32, 32)
@@ -187,9 +196,6 @@ def test_tasks_number_their_classes_on():
     memory.record_task([("a", 5), ("b", 6)])
     task = memory.record_task([("c", 7)])
     assert task == TaskRecord((2,), 7)
-    assert memory.labels(["c", "a"]) == [2, 0]
-    with pytest.raises(ValueError, match="unknown class 'd'; known are: a, b, c"):
-        memory.labels(["d"])
     with pytest.raises(ValueError, match="'a' is there twice"):
         memory.record_task([("a", 5)])
     with pytest.raises(ValueError, match="at least one class"):
@@ -209,18 +215,18 @@ def test_a_layer_must_stand_under_its_own_key(memory):
 def test_the_network_it_belongs_to_is_accepted_and_unchanged(memory, network):
     network.train()
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
-    memory.check_network(network)
+    check_layers(memory.layers, network)
     assert network.training
     assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
 
 
 def test_another_network_is_refused_by_its_first_difference(memory):
     with pytest.raises(ValueError, match=r"another network: 'stem.bn:input:channels' has 4 coordinates.*it has 6"):
-        memory.check_network(create_backbone("resnet20", width=6, input_shape=(3, 16, 16)))
+        check_layers(memory.layers, create_backbone("resnet20", width=6, input_shape=(3, 16, 16)))
     with pytest.raises(ValueError, match=r"another network: ImageNetResNet has no module 'stem.bn'"):
-        memory.check_network(create_backbone("resnet18"))
+        check_layers(memory.layers, create_backbone("resnet18"))
     with pytest.raises(ValueError, match=r"'stage_2.0:output:map' has 512 coordinates.*2048"):
-        memory.check_network(create_backbone("resnet20", width=4, input_shape=(3, 32, 32)))
+        check_layers(memory.layers, create_backbone("resnet20", width=4, input_shape=(3, 32, 32)))
 
 
 def test_a_larger_file_can_hold_it(memory):
@@ -234,3 +240,70 @@ def test_a_larger_file_can_hold_it(memory):
 def test_moving_keeps_everything(memory):
     moved = memory.to("cpu")
     assert moved.describe() == memory.describe()
+
+
+def test_a_statistic_of_ones_own_is_kept_saved_and_read_back(memory, tmp_path):
+    @register_statistic
+    @dataclass(frozen=True)
+    class Counts(Statistic):
+        name: ClassVar[str] = "counts"
+        by_label: torch.Tensor
+
+        def tensors(self):
+            return {"by_label": self.by_label}
+
+        def describe(self):
+            return {"classes": len(self.by_label)}
+
+        @classmethod
+        def from_tensors(cls, tensors, described):
+            return cls(tensors.pop("by_label"))
+
+        def merge(self, other, classes):
+            return Counts(torch.cat([self.by_label, other.by_label]))
+
+        def to(self, device):
+            return Counts(self.by_label.to(device))
+
+        def without(self, labels):
+            rest = self.by_label.clone()
+            rest[list(labels)] = 0
+            return Counts(rest), ""
+
+        def stored(self):
+            return [StoredItem("counts", "images", "by class", 8)]
+
+    try:
+        whole = memory.to("cpu")
+        whole.keep(Counts(torch.tensor([20.0, 4.0])))
+        whole.save(tmp_path / "memory")
+        again = Memory.load(tmp_path / "memory").to("cpu")
+        assert again.get("counts").by_label.tolist() == [20, 4]
+        assert "counts" in {row.kind for row in again.describe()}
+        assert again.without([1])[0].get("counts").by_label.tolist() == [20, 0]
+        with pytest.raises(ValueError, match="there is a statistic 'layers' already"):
+            register_statistic(type("Other", (Counts,), {"name": "layers"}))
+    finally:
+        del statistic_classes()["counts"]
+    with pytest.raises(DamagedFileError, match="it keeps 'counts', which is no statistic that is known here"):
+        Memory.load(tmp_path / "memory")
+
+
+def test_without_a_class_what_is_its_own_goes_and_what_is_shared_is_said(memory):
+    rest, stays = memory.without([0])
+    assert rest.gaussians.labels == rest.selectors.labels == (1,)
+    assert torch.equal(rest.gaussians.mean, memory.gaussians.mean[1:])
+    assert list(rest.layers) == list(memory.layers)
+    assert any("activations" in sentence for sentence in stays)
+    nothing, _ = memory.without([0, 1])
+    assert nothing.gaussians is None
+    assert nothing.selectors is None
+
+
+def test_statistics_merge_by_their_own_rules(memory):
+    moved = memory.gaussians.moved(fit_drift(torch.eye(16), 2 * torch.eye(16)))
+    assert torch.equal(memory.gaussians.merge(moved, (2, 2)).mean, moved.mean)
+    both = memory.layers.merge(memory.layers, (3, 1))
+    for key, layer in memory.layers.items():
+        torch.testing.assert_close(both[key].mean, layer.mean)
+        assert both[key].images == 2 * layer.images

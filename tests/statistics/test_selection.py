@@ -15,7 +15,7 @@ from remix.statistics import (
     select_features,
     train_selectors,
 )
-from remix.statistics.selection import crowding
+from remix.statistics.selectors import crowding
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from torch.nn.functional import normalize
 
 from remix.statistics import SelectorRecipe, Selectors, contrastive_loss, train_selectors
 from remix.statistics import selector_training as training
-from remix.statistics.selector_network import SelectorNetwork
 
 SHORT = SelectorRecipe(epochs=10, batch=16)
 
@@ -58,7 +57,7 @@ def test_a_selector_for_64_features_has_8576_parameters():
 def test_the_written_out_gradient_is_that_of_autograd():
     generators = [torch.Generator().manual_seed(seed) for seed in (1, 2)]
     rows = torch.randn(2, 12, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    network = SelectorNetwork(6, generators, rows)
+    network = training._Networks(6, generators, rows)
     for layer in network.layers:  # away from the symmetric start
         layer.scale += 0.3 * torch.randn(2, 1, 6, dtype=torch.float64, generator=generators[0])
         layer.shift += 0.3 * torch.randn(2, 1, 6, dtype=torch.float64, generator=generators[0])
@@ -97,14 +96,14 @@ def test_training_spreads_the_features():
 def test_the_state_that_is_kept_had_the_lowest_loss(monkeypatch):
     states: list[tuple[float, torch.Tensor]] = []
 
-    class Recording(SelectorNetwork):
+    class Recording(training._Networks):
         def loss_and_gradient(self, rows: torch.Tensor) -> torch.Tensor:
             before = self.layers[0].weight.clone()
             losses = super().loss_and_gradient(rows)
             states.append((float(losses[0]), before[0]))
             return losses
 
-    monkeypatch.setattr(training, "SelectorNetwork", Recording)
+    monkeypatch.setattr(training, "_Networks", Recording)
     selectors = train_selectors(features({0: 50}), SHORT, torch.Generator().manual_seed(0))
     assert len(states) == 10 * (50 // 16)
     best = min(states, key=lambda state: state[0])

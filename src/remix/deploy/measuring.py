@@ -23,7 +23,6 @@ from remix.statistics import (
     ClassGaussians,
     ClassMeter,
     Hooks,
-    Kind,
     LayerMeter,
     Memory,
     Meter,
@@ -38,7 +37,7 @@ from remix.support.display import Display, duration
 __all__ = ["Measured", "check_request", "map_bytes", "map_points", "measure_folder", "measure_model", "read_images"]
 
 VIEWS = ("channels", "map")
-KINDS: tuple[Kind, ...] = ("laplace", "dense")
+KINDS = ("laplace", "dense")
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ def measure_folder(
     out: Path,
     display: Display,
     *,
-    kinds: Sequence[Kind] = ("laplace",),
+    kinds: Sequence[str] = ("laplace",),
     views: Sequence[str] = ("channels",),
     maps: Sequence[str] | None = None,
     transform: Transform = "auto",
@@ -153,7 +152,7 @@ def measure_model(
     data: ImageDataset,
     names: Sequence[str] | None = None,
     *,
-    kinds: Sequence[Kind] = ("laplace",),
+    kinds: Sequence[str] = ("laplace",),
     views: Sequence[str] = ("channels",),
     maps: Sequence[str] | None = None,
     transform: Transform = "auto",

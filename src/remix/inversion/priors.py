@@ -14,7 +14,7 @@ from remix.inversion.gaussian_forms import FORMS, Form, diagonal_kl, form_of_qua
 from remix.inversion.measurements import LayerMoments, Measurement, Reading, RowForms, WhitenedMoments
 from remix.inversion.quadratic_priors import QuadraticPrior, QuadraticValues
 from remix.laplace import LaplaceCovariance, LaplaceNormal
-from remix.statistics import Kind, LayerStatistics
+from remix.statistics import LayerStatistics
 
 __all__ = ["PRIORS", "CovariancePrior", "PriorKind", "check_prior"]
 
@@ -93,7 +93,7 @@ def _layer_prior(layer: LayerStatistics, kind: PriorKind, form: Form) -> _LayerP
         if form == "kl":
             return _DiagonalKl(layer, moments)
         return QuadraticPrior(layer, moments, layer.mean, 1 / layer.variance, layer.variance.log().sum())
-    wanted: Kind = "dense" if kind == "dense" else "laplace"
+    wanted = "dense" if kind == "dense" else "laplace"
     prior = layer.prior(wanted)
     if kind == "laplace-dct" and (not isinstance(prior, LaplaceNormal) or prior.basis is None):
         raise ValueError(f"'{layer.key}' has no covariance in the DCT basis: measure it with transform='dct'")

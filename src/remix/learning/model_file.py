@@ -165,9 +165,7 @@ def _check_memory(memory: Memory, backbone: Backbone, classes: Sequence[str]) ->
         raise ValueError(f"the memory is of other classes: {', '.join(known[:5])} ...")
     if sorted(label for task in memory.tasks for label in task.labels) != list(range(len(known))):
         raise ValueError("the tasks of the memory do not tell of each of its classes once")
-    for part in (memory.gaussians, memory.selectors):
-        if part is not None and (part.dim != backbone.feature_dim or max(part.labels) >= len(classes)):
-            raise ValueError("the memory is of another network: its features or classes are not the network's")
+    memory.check(backbone, len(classes))
 
 
 def _check_provenance(texts: Mapping[str, str]) -> None:

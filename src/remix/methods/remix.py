@@ -14,7 +14,6 @@ from remix.methods.registry import method
 from remix.networks import Backbone
 from remix.statistics import (
     COVARIANCE_LIMIT,
-    Kind,
     LayerMeter,
     batchnorm_points,
     rescale_to_batchnorm,
@@ -66,7 +65,7 @@ class Remix(Pmi):
     def layer_meters(self, learner: Learner) -> list[LayerMeter]:
         """As PMI, and covariances of the BatchNorm inputs or of whole maps."""
         prior = self.inversion.prior.kind
-        kind: tuple[Kind, ...] = ("dense",) if prior == "dense" else ("laplace",)
+        kind = ("dense",) if prior == "dense" else ("laplace",)
         if self.view == "map":
             points = resolution_points(learner.backbone)
             covariances = LayerMeter(points, "map", kind, transform="dct" if prior == "laplace-dct" else None)

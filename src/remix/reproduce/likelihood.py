@@ -25,7 +25,7 @@ from remix.reproduce.likelihood_curves import LayerData, diagonals, laplace_curv
 from remix.reproduce.likelihood_report import table, verdict, write_report
 from remix.reproduce.targets import Reproduction
 from remix.reproduce.vit_features import open_vit
-from remix.statistics import LayerStatistics, Memory, Point, as_view
+from remix.statistics import Laplace, LayerStatistics, Memory, Point, as_view
 from remix.support.documents import read_json
 from remix.support.files import write_text
 
@@ -230,6 +230,7 @@ def _save(path: Path, normal: LaplaceNormal, point: str, data: LayerData) -> Non
     assert data.layout is not None
     memory = Memory()
     mean, variance = normal.loc.clone(), normal.variance
-    layer = LayerStatistics(Point.parse(point), as_view("map"), data.layout, len(data.train), mean, variance, normal)
+    where, fitted = Point.parse(point), {"laplace": Laplace(normal)}
+    layer = LayerStatistics(where, as_view("map"), data.layout, len(data.train), mean, variance, fitted)
     memory.layers = {layer.key: layer}
     memory.save(path)

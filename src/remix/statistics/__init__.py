@@ -6,20 +6,20 @@ from remix.statistics.batchnorm import batchnorm_points, batchnorm_statistics, r
 from remix.statistics.blocks import block_input_points, feature_point, resolution_points, resolution_shapes
 from remix.statistics.class_gaussians import ClassGaussians
 from remix.statistics.class_meter import ClassMeter, class_gaussians, measure_classes
+from remix.statistics.covariance import COVARIANCE_LIMIT, Covariance, Measured, covariance_kinds, register_covariance
+from remix.statistics.dense import Dense
 from remix.statistics.drift import Drift, fit_drift
-from remix.statistics.finite import NonFiniteActivationError, require_finite
-from remix.statistics.layer_meter import COVARIANCE_LIMIT, LayerMeter, measure_layers
-from remix.statistics.layers import Kind, LayerStatistics
-from remix.statistics.measure import Meter, run_meters
-from remix.statistics.memory import Memory, StoredItem
-from remix.statistics.merge import merge_layers
+from remix.statistics.laplace import Laplace
+from remix.statistics.layer_meter import LayerMeter, measure_layers
+from remix.statistics.layers import Layers, LayerStatistics, check_layers, merge_layers
+from remix.statistics.measure import Meter, NonFiniteActivationError, require_finite, run_meters
+from remix.statistics.memory import Memory
 from remix.statistics.moments import RunningMoments
-from remix.statistics.network_check import check_layers
 from remix.statistics.records import ClassRecord, TaskRecord
 from remix.statistics.reservoir import Reservoir
-from remix.statistics.selection import compensate, select_features
 from remix.statistics.selector_training import SelectorRecipe, train_selectors
-from remix.statistics.selectors import Selectors, contrastive_loss
+from remix.statistics.selectors import Selectors, compensate, contrastive_loss, select_features
+from remix.statistics.statistic import Statistic, StoredItem, Tensors, register_statistic
 from remix.statistics.storage import DamagedFileError, FileHeader, StoredTensor, read_file, read_header, write_file
 
 __all__ = [
@@ -27,13 +27,17 @@ __all__ = [
     "ClassGaussians",
     "ClassMeter",
     "ClassRecord",
+    "Covariance",
     "DamagedFileError",
+    "Dense",
     "Drift",
     "FileHeader",
     "Hooks",
-    "Kind",
+    "Laplace",
     "LayerMeter",
     "LayerStatistics",
+    "Layers",
+    "Measured",
     "Memory",
     "Meter",
     "NonFiniteActivationError",
@@ -42,9 +46,11 @@ __all__ = [
     "RunningMoments",
     "SelectorRecipe",
     "Selectors",
+    "Statistic",
     "StoredItem",
     "StoredTensor",
     "TaskRecord",
+    "Tensors",
     "View",
     "as_view",
     "batchnorm_points",
@@ -54,6 +60,7 @@ __all__ = [
     "class_gaussians",
     "compensate",
     "contrastive_loss",
+    "covariance_kinds",
     "feature_point",
     "fit_drift",
     "list_views",
@@ -62,6 +69,8 @@ __all__ = [
     "merge_layers",
     "read_file",
     "read_header",
+    "register_covariance",
+    "register_statistic",
     "require_finite",
     "rescale_to_batchnorm",
     "resolution_points",

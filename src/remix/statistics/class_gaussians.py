@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from remix.laplace.noise import standard_normal
+from remix.networks import Backbone
 from remix.statistics.drift import Drift
-from remix.statistics.labels import check_labels
-from remix.statistics.records import is_count
+from remix.statistics.records import check_labels, is_count
+from remix.statistics.statistic import Statistic, StoredItem, Tensors, integers, register_statistic, size_of
 
-__all__ = ["ClassGaussians", "as_correlation"]
+__all__ = ["ClassGaussians", "as_correlation", "check_features"]
 
 _JITTER = 1e-4  # added to a correlation of 1: matrices of few samples are singular
 
 
+@register_statistic
 @dataclass(frozen=True, eq=False)
-class ClassGaussians:
+class ClassGaussians(Statistic):
     """Mean, population standard deviation and, if wanted, correlation of the pooled features of K classes.
 
     Attributes:
@@ -35,6 +38,7 @@ class ClassGaussians:
 
     """
 
+    name: ClassVar[str] = "gaussians"
     labels: tuple[int, ...]
     counts: tuple[int, ...]
     mean: Tensor
@@ -153,10 +157,58 @@ class ClassGaussians:
         mean, std = joined(self.mean, other.mean), joined(self.std, other.std)
         return ClassGaussians(tuple(labels[i] for i in order), tuple(counts[i] for i in order), mean, std, correlation)
 
+    # --- as a statistic of a memory ---
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Mean, standard deviation and perhaps correlation."""
+        found = {"mean": self.mean, "std": self.std}
+        return found if self.correlation is None else found | {"correlation": self.correlation}
+
+    def describe(self) -> dict[str, Any]:
+        """Labels and counts."""
+        found = {"labels": list(self.labels), "counts": list(self.counts)}
+        return found if self.correlation is None else found | {"correlated": True}
+
+    @classmethod
+    def from_tensors(cls, tensors: Tensors, described: Any) -> ClassGaussians:
+        """Make them again."""
+        mean, std = tensors.pop("mean"), tensors.pop("std")
+        correlation = tensors.pop("correlation") if described.get("correlated") else None
+        return cls(integers(described["labels"]), integers(described["counts"]), mean, std, correlation)
+
+    def merge(self, other: ClassGaussians, classes: tuple[int, int]) -> ClassGaussians:
+        """As `replace`."""
+        return self.replace(other)
+
+    def without(self, labels: Collection[int]) -> tuple[ClassGaussians | None, str]:
+        """The other classes."""
+        kept = [place for place, label in enumerate(self.labels) if label not in labels]
+        if not kept:
+            return None, ""
+        correlation = None if self.correlation is None else self.correlation[kept]
+        picked = (tuple(self.labels[i] for i in kept), tuple(self.counts[i] for i in kept))
+        return ClassGaussians(*picked, self.mean[kept], self.std[kept], correlation), ""
+
+    def stored(self) -> list[StoredItem]:
+        """One row."""
+        words = "mean and std" if self.correlation is None else "mean, std and correlation"
+        detail = f"{words} of {self.dim} features of {len(self)} classes"
+        return [StoredItem("class Gaussians", "pooled features", detail, size_of(list(self.tensors().values())))]
+
+    def check(self, backbone: Backbone, classes: int) -> None:
+        """Features and labels must be those of the network."""
+        check_features(self.dim, self.labels, backbone, classes)
+
     def to(self, device: torch.device | str) -> ClassGaussians:
         """The same classes on another device."""
         correlation = None if self.correlation is None else self.correlation.to(device)
         return ClassGaussians(self.labels, self.counts, self.mean.to(device), self.std.to(device), correlation)
+
+
+def check_features(dim: int, labels: Sequence[int], backbone: Backbone, classes: int) -> None:
+    """Whether statistics of pooled features are a network's. Raises ValueError if not."""
+    if dim != backbone.feature_dim or max(labels) >= classes:
+        raise ValueError("the memory is of another network: its features or classes are not the network's")
 
 
 def as_correlation(covariance: Tensor) -> Tensor:

@@ -1,41 +1,93 @@
-"""Care of measured variances and covariances: channels that never vary, covariances of few samples."""
+"""The full covariance of a layer; and care of what was measured: channels that never vary, few samples."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
 import torch
 from torch import Tensor
+from torch.distributions import MultivariateNormal
 
-__all__ = ["is_covariance", "positive_covariance", "positive_variance", "shrunk_covariance"]
+from remix.statistics.covariance import COVARIANCE_LIMIT, Covariance, Measured, register_covariance
+from remix.statistics.layers import LayerStatistics
+from remix.statistics.moments import mixture
+from remix.statistics.statistic import Tensors
 
-# A variance this small beside the layer's mean variance is what rounding leaves of a constant.
-_CONSTANT = 1e-12
+__all__ = ["Dense", "shrunk_covariance"]
+
 _ROUNDING = 1e-3  # of a correlation
 
 
-def positive_variance(variance: Tensor, images: int) -> Tensor:
-    """Variances (D,) in which a channel that never varied is given a small one.
+@register_covariance
+@dataclass(frozen=True, eq=False)
+class Dense(Covariance):
+    """The covariance (D, D) as measured; it is shrunk where it is used."""
 
-    It counts as if in one more image it had varied like an average channel: mean variance / (images + 1). All others
-    are left exactly as they are.
+    kind: ClassVar[str] = "dense"
+    title: ClassVar[str] = "dense covariance"
+    matrix: Tensor
 
-    Raises:
-        ValueError: if no channel varies.
+    @classmethod
+    def from_rows(cls, dim: int, layout: tuple[int, int, int] | None) -> bool:
+        """Never."""
+        if dim > COVARIANCE_LIMIT:
+            raise ValueError(
+                f"would have {dim} x {dim} entries; the limit is {COVARIANCE_LIMIT} coordinates: use kind "
+                "'laplace' there"
+            )
+        return False
 
-    """
-    average = variance.mean()
-    if not bool(average > 0):
-        raise ValueError("nothing varies, so there is no variance to remember: measure at least two different images")
-    return torch.where(variance <= _CONSTANT * average, average / (images + 1), variance)
+    @classmethod
+    def fit(cls, measured: Measured) -> Dense:
+        """As it is."""
+        assert measured.covariance is not None
+        return cls(measured.covariance.to(measured.dtype))
+
+    def distribution(self, layer: LayerStatistics) -> MultivariateNormal:
+        """With correlations shrunk towards zero as the number of samples asks for (`shrunk_covariance`)."""
+        try:
+            return MultivariateNormal(layer.mean, shrunk_covariance(self.matrix, layer.samples), validate_args=False)
+        except RuntimeError as error:
+            raise ValueError(f"covariance at '{layer.key}' is none: it has negative eigenvalues") from error
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The matrix."""
+        return {"covariance": self.matrix}
+
+    @classmethod
+    def from_tensors(cls, tensors: Tensors, described: Mapping[str, Any]) -> Dense:
+        """Make it again."""
+        return cls(tensors.pop("covariance"))
+
+    @classmethod
+    def merge(cls, parts: Sequence[tuple[float, LayerStatistics]]) -> Dense:
+        """That of the mixture."""
+        matrices = [(weight, layer.mean, layer.covariance) for weight, layer in parts if layer.covariance is not None]
+        return cls(mixture(matrices).covariance().to(parts[0][1].mean))
+
+    def rescale(self, mean: Tensor, variance: Tensor) -> Dense:
+        """The same correlations."""
+        ratio = (variance / self.matrix.diagonal()).sqrt()
+        return Dense(ratio[:, None] * self.matrix * ratio)
+
+    def to(self, device: torch.device | str) -> Dense:
+        """The same on another device."""
+        return Dense(self.matrix.to(device))
+
+    def check(self, dim: int) -> None:
+        """Finite, symmetric, with correlations from -1 to 1."""
+        matrix = self.matrix
+        if not isinstance(matrix, Tensor) or not matrix.is_floating_point() or matrix.shape != (dim, dim):
+            raise ValueError(f"be a floating-point tensor of shape {(dim, dim)}")
+        if not bool(torch.isfinite(matrix).all()):
+            raise ValueError("be finite")
+        if not _is_covariance(matrix):
+            raise ValueError("be symmetric, its diagonal positive and the largest")
 
 
-def positive_covariance(covariance: Tensor, variance: Tensor) -> Tensor:
-    """The covariance (D, D) with the diagonal ``variance`` of `positive_variance`; constants are uncorrelated."""
-    changed = variance != covariance.diagonal()
-    kept = covariance.masked_fill(changed[:, None] | changed, 0.0)
-    return kept + torch.diag(torch.where(changed, variance, 0.0))
-
-
-def is_covariance(matrix: Tensor) -> bool:
+def _is_covariance(matrix: Tensor) -> bool:
     """Whether a matrix (D, D) has positive variances and correlations from -1 to 1, the same both ways."""
     variance = matrix.diagonal().double()
     if not bool((variance > 0).all()):

@@ -9,20 +9,19 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from remix.laplace import LaplaceNormal
 from remix.networks.hooks import Point
 from remix.networks.views import View, as_view
-from remix.statistics.dense import positive_covariance, positive_variance
-from remix.statistics.fitting import fit_moments, fit_rows
-from remix.statistics.layers import Kind, LayerStatistics
+from remix.statistics.covariance import Measured, covariance_class
+from remix.statistics.layers import LayerStatistics
 from remix.statistics.measure import Batch, run_meters
 from remix.statistics.moments import RunningMoments
 from remix.statistics.reservoir import Reservoir
 
-__all__ = ["COVARIANCE_LIMIT", "LayerMeter", "measure_layers"]
+__all__ = ["LayerMeter", "measure_layers"]
 
-COVARIANCE_LIMIT = 1024  # coordinates up to which the full covariance is accumulated
 _KEPT_ROWS = 1000
+# A variance this small beside the layer's mean variance is what rounding leaves of a constant.
+_CONSTANT = 1e-12
 _SMALLEST_DCT = 8  # height and width from which maps are fitted in the DCT basis
 
 Transform = Literal["auto", "dct"] | None
@@ -34,7 +33,7 @@ def measure_layers(
     batches: Iterable[Batch],
     points: Sequence[str | Point],
     view: str | View = "channels",
-    kinds: Sequence[Kind] = ("laplace",),
+    kinds: Sequence[str] = ("laplace",),
     *,
     transform: Transform = "auto",
     rows: int | None = None,
@@ -49,7 +48,7 @@ def measure_layers(
         batches: images (N, C, H, W), or pairs of images and labels.
         points: places such as ``"stage_1.0.bn1:input"``; see `batchnorm_points` and `block_input_points`.
         view: how an activation becomes rows.
-        kinds: covariances to keep besides the variances: "laplace", "dense", both or none.
+        kinds: covariances to keep besides the variances, such as "laplace" and "dense"; see `covariance_kinds`.
         transform: of maps before the Laplace covariance: "dct", None, or "auto": the DCT for maps of 8 x 8 and more.
         rows: most rows kept in memory for fitting maps and views of more than 1,024 coordinates; by default 1,000, or
             as many as 256 MiB hold.
@@ -75,22 +74,20 @@ class LayerMeter:
         self,
         points: Sequence[str | Point],
         view: str | View = "channels",
-        kinds: Sequence[Kind] = ("laplace",),
+        kinds: Sequence[str] = ("laplace",),
         *,
         transform: Transform = "auto",
         rows: int | None = None,
         seed: int = 0,
     ) -> None:
-        for kind in kinds:
-            if kind not in ("diagonal", "laplace", "dense"):
-                raise ValueError(f"unknown kind of covariance {kind!r}; there are: diagonal, laplace, dense")
+        self._kinds = {kind: covariance_class(kind) for kind in kinds if kind != "diagonal"}
         if transform not in ("auto", "dct", None):
             raise ValueError(f"transform must be 'auto', 'dct' or None, got {transform!r}")
         if rows is not None and rows < 2:
             raise ValueError(f"rows must be at least 2, got {rows}")
         self.points = [Point.parse(point) for point in points]
         self.view = as_view(view)
-        self._kinds, self._transform, self._rows, self._seed = frozenset(kinds), transform, rows, seed
+        self._transform, self._rows, self._seed = transform, rows, seed
         self._gauges: dict[Point, _Gauge] = {}
 
     def as_measured(self, layer: LayerStatistics) -> LayerStatistics | None:
@@ -100,11 +97,9 @@ class LayerMeter:
             None if it does not look there, or keeps covariances that they do not have.
 
         """
-        wanted = self._kinds - {"diagonal"}
-        if layer.point not in self.points or layer.view.name != self.view.name or not wanted <= {*layer.kinds}:
+        if layer.point not in self.points or layer.view != self.view or not {*self._kinds} <= {*layer.covariances}:
             return None
-        normal = layer.normal if "laplace" in wanted else None
-        return replace(layer, normal=normal, covariance=layer.covariance if "dense" in wanted else None)
+        return replace(layer, covariances={kind: layer.covariances[kind] for kind in self._kinds})
 
     def update(self, captured: Mapping[Point, Tensor], labels: Tensor | None = None) -> None:
         """Take in one batch of activations."""
@@ -123,18 +118,16 @@ class LayerMeter:
             dim = self.view.dim(shape)
         except ValueError as error:
             raise ValueError(f"'{point}': {error}") from error
-        small = dim <= COVARIANCE_LIMIT
-        if "dense" in self._kinds and not small:
-            raise ValueError(
-                f"a dense covariance at '{point}' would have {dim} x {dim} entries; the limit is {COVARIANCE_LIMIT} "
-                "coordinates: use kind 'laplace' there"
-            )
-        laplace = "laplace" in self._kinds
-        # Maps are fitted to rows even where they are small: there the fit uses their layout and validates on rows.
-        by_rows = laplace and (not small or self.view.layout(shape) is not None)
+        layout = self.view.layout(shape)
+        by_rows = []
+        for kind in self._kinds.values():
+            try:
+                by_rows.append(kind.from_rows(dim, layout))
+            except ValueError as error:
+                raise ValueError(f"a {kind.title} at '{point}' {error}") from error
         count = self._rows or max(2, min(_KEPT_ROWS, _KEPT_NUMBERS // dim))
-        moments = RunningMoments(dim, "dense" in self._kinds or (laplace and not by_rows), activation.device)
-        return _Gauge(shape, activation.dtype, moments, Reservoir(count, dim, self._seed) if by_rows else None)
+        moments = RunningMoments(dim, not all(by_rows), activation.device)
+        return _Gauge(shape, activation.dtype, moments, Reservoir(count, dim, self._seed) if any(by_rows) else None)
 
     def statistics(self) -> dict[str, LayerStatistics]:
         """The statistics of what was seen so far, by key.
@@ -158,24 +151,20 @@ class LayerMeter:
         moments = gauge.moments
         variance = positive_variance(moments.variance(), gauge.images)
         covariance = positive_covariance(moments.covariance(), variance) if moments.has_covariance else None
-        normal: LaplaceNormal | None = None
-        if gauge.reservoir is not None:
-            layout = self.view.layout(gauge.shape)
-            rows, seen = gauge.reservoir.rows(), gauge.reservoir.seen
-            normal = fit_rows(rows, layout, self._basis(layout), moments.mean, variance, seen)
-        elif "laplace" in self._kinds and covariance is not None:
-            normal = fit_moments(moments.mean, covariance, int(moments.weight), gauge.dtype)
-        keep = "dense" in self._kinds and covariance is not None
-        return LayerStatistics(
-            point,
-            self.view,
-            gauge.shape,
-            gauge.images,
-            moments.mean.to(gauge.dtype),
-            variance.to(gauge.dtype),
-            normal,
-            covariance.to(gauge.dtype) if keep and covariance is not None else None,
+        layout, reservoir = self.view.layout(gauge.shape), gauge.reservoir
+        measured = Measured(
+            moments.mean,
+            variance,
+            covariance,
+            None if reservoir is None else reservoir.rows(),
+            int(moments.weight),
+            layout,
+            self._basis(layout),
+            gauge.dtype,
         )
+        covariances = {kind: one.fit(measured) for kind, one in self._kinds.items()}
+        mean, spread = moments.mean.to(gauge.dtype), variance.to(gauge.dtype)
+        return LayerStatistics(point, self.view, gauge.shape, gauge.images, mean, spread, covariances)
 
     def _basis(self, layout: tuple[int, int, int] | None) -> Literal["dct"] | None:
         """Chosen by shape alone, never by the data: tasks in different bases could not be merged."""
@@ -199,3 +188,26 @@ class _Gauge:
         if self.reservoir is not None:
             self.reservoir.update(rows)
         self.images += images
+
+
+def positive_variance(variance: Tensor, images: int) -> Tensor:
+    """Variances (D,) in which a channel that never varied is given a small one.
+
+    It counts as if in one more image it had varied like an average channel: mean variance / (images + 1). All others
+    are left exactly as they are.
+
+    Raises:
+        ValueError: if no channel varies.
+
+    """
+    average = variance.mean()
+    if not bool(average > 0):
+        raise ValueError("nothing varies, so there is no variance to remember: measure at least two different images")
+    return torch.where(variance <= _CONSTANT * average, average / (images + 1), variance)
+
+
+def positive_covariance(covariance: Tensor, variance: Tensor) -> Tensor:
+    """The covariance (D, D) with the diagonal ``variance`` of `positive_variance`; constants are uncorrelated."""
+    changed = variance != covariance.diagonal()
+    kept = covariance.masked_fill(changed[:, None] | changed, 0.0)
+    return kept + torch.diag(torch.where(changed, variance, 0.0))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+import torch
 from torch import Tensor, nn
 
 from remix.networks import Backbone
 from remix.networks.hooks import Hooks, Point, check_points
 from remix.networks.probe import evaluating
-from remix.statistics.finite import require_finite
 
-__all__ = ["Batch", "Meter", "run_meters"]
+__all__ = ["Batch", "Meter", "NonFiniteActivationError", "require_finite", "run_meters"]
 
 Batch = Tensor | Sequence[Tensor]
 """Images (N, C, H, W), or a pair of images and labels (N,), as data loaders give them."""
@@ -84,3 +84,31 @@ def _captured(hooks: Hooks, number: int) -> dict[Point, Tensor]:
     for point, tensor in captured.items():
         require_finite(point, tensor, number)
     return captured
+
+
+class NonFiniteActivationError(ValueError):
+    """NaN or infinite activations; ``point`` says where."""
+
+    def __init__(self, point: Point, message: str) -> None:
+        super().__init__(message)
+        self.point = point
+
+
+def require_finite(point: Point, activation: Tensor, batch: int) -> None:
+    """Check an activation.
+
+    Raises:
+        NonFiniteActivationError: naming the layer, the batch and the first bad image.
+
+    """
+    # A sum of finite numbers may overflow, so only a suspicious sum is looked at closely.
+    if bool(torch.isfinite(activation.sum())):
+        return
+    bad = ~torch.isfinite(activation)
+    if bool(bad.any()):
+        first = int(bad.flatten(1).any(1).nonzero()[0]) if bad.dim() > 1 else 0
+        raise NonFiniteActivationError(
+            point,
+            f"activations at '{point}' hold {int(bad.sum())} NaN or infinite values in batch {batch}, first in image "
+            f"{first}: check the images and the weights of the network up to there",
+        )

@@ -3,72 +3,120 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from remix.networks import Backbone
 from remix.statistics.class_gaussians import ClassGaussians
-from remix.statistics.layers import LayerStatistics
-from remix.statistics.memory_tensors import from_tensors, tensors_of_layer, to_tensors
-from remix.statistics.network_check import check_layers
+from remix.statistics.layers import Layers, LayerStatistics
 from remix.statistics.records import ClassRecord, TaskRecord
 from remix.statistics.selectors import Selectors
+from remix.statistics.statistic import Statistic, StoredItem, Tensors, integers, statistic_classes
 from remix.statistics.storage import DamagedFileError, read_file, write_file
 
-__all__ = ["KIND", "VERSION", "Memory", "StoredItem"]
+__all__ = ["KIND", "VERSION", "Memory"]
 
 KIND, VERSION = "memory", 1  # of the file
 
 
-class StoredItem(NamedTuple):
-    """One row of `Memory.describe`."""
-
-    kind: str
-    name: str
-    detail: str
-    bytes: int
-
-
 class Memory:
-    """What a learner may keep between tasks, and nothing else.
+    """What a learner may keep between tasks, and nothing else: statistics of registered types, and names.
 
-    Statistics, small networks and names. Every attribute takes one type only, none of which can hold a batch of images:
-    statistics are vectors and matrices over coordinates, and a tensor by itself is refused everywhere.
+    None of these types can hold a batch of images: statistics are vectors and matrices over coordinates, and a tensor
+    by itself is refused everywhere. ``layers``, ``gaussians`` and ``selectors`` are short for those statistics.
 
     Attributes:
-        layers: statistics of activations by key (read only; assign a whole mapping to change it).
-        gaussians: class Gaussians of pooled features, or None.
-        selectors: contrastive selectors, or None.
         classes: every class learned, in order: the label is the place.
         tasks: what was learned when.
 
     """
 
-    __slots__ = ("classes", "gaussians", "layers", "selectors", "tasks")
-
-    layers: Mapping[str, LayerStatistics]
-    gaussians: ClassGaussians | None
-    selectors: Selectors | None
-    classes: tuple[ClassRecord, ...]
-    tasks: tuple[TaskRecord, ...]
+    __slots__ = ("_classes", "_statistics", "_tasks")
 
     def __init__(self) -> None:
-        self.layers = {}
-        self.gaussians = None
-        self.selectors = None
-        self.classes = ()
-        self.tasks = ()
+        self._statistics: dict[str, Statistic] = {}
+        self._classes: tuple[ClassRecord, ...] = ()
+        self._tasks: tuple[TaskRecord, ...] = ()
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name not in Memory.__slots__:
-            raise AttributeError(f"a memory has no place for {name!r}; it keeps {', '.join(Memory.__slots__)}")
-        object.__setattr__(self, name, _checked(name, value))
+    # --- statistics ---
+
+    def keep(self, statistic: Statistic) -> None:
+        """Keep a statistic in place of the one of its name. Raises TypeError for what is of no registered type."""
+        if type(statistic) not in statistic_classes().values():
+            raise TypeError(f"a memory keeps registered statistics, got {_kind(statistic)}")
+        self._statistics[statistic.name] = statistic
+
+    def get(self, name: str) -> Any:
+        """The statistic of a name, or None."""
+        return self._statistics.get(name)
+
+    def drop(self, name: str) -> None:
+        """Forget a statistic, if it is there."""
+        self._statistics.pop(name, None)
+
+    @property
+    def layers(self) -> Layers:
+        """Statistics of activations by key; assign a whole mapping to change it."""
+        return self._statistics.get(Layers.name) or Layers()  # type: ignore[return-value]
+
+    @layers.setter
+    def layers(self, layers: Mapping[str, LayerStatistics]) -> None:
+        if not isinstance(layers, Mapping):
+            raise TypeError(f"layers must map keys to LayerStatistics, got {_kind(layers)}")
+        self.keep(Layers(layers))
+
+    @property
+    def gaussians(self) -> ClassGaussians | None:
+        """Class Gaussians of pooled features."""
+        return self.get(ClassGaussians.name)
+
+    @gaussians.setter
+    def gaussians(self, gaussians: ClassGaussians | None) -> None:
+        self._set(ClassGaussians, gaussians)
+
+    @property
+    def selectors(self) -> Selectors | None:
+        """Contrastive selectors."""
+        return self.get(Selectors.name)
+
+    @selectors.setter
+    def selectors(self, selectors: Selectors | None) -> None:
+        self._set(Selectors, selectors)
+
+    def _set(self, kind: type[Statistic], statistic: Statistic | None) -> None:
+        if statistic is None:
+            self.drop(kind.name)
+        elif isinstance(statistic, kind):
+            self.keep(statistic)
+        else:
+            raise TypeError(f"{kind.name} must be {kind.__name__} or None, got {_kind(statistic)}")
 
     # --- what was learned ---
+
+    @property
+    def classes(self) -> tuple[ClassRecord, ...]:
+        """Every class learned, by label."""
+        return self._classes
+
+    @classes.setter
+    def classes(self, classes: tuple[ClassRecord, ...]) -> None:
+        names = Counter(record.name for record in _records(classes, ClassRecord))
+        if len(names) < len(classes):
+            raise ValueError(f"class names must differ, but {names.most_common(1)[0][0]!r} is there twice")
+        self._classes = classes
+
+    @property
+    def tasks(self) -> tuple[TaskRecord, ...]:
+        """What was learned when."""
+        return self._tasks
+
+    @tasks.setter
+    def tasks(self, tasks: tuple[TaskRecord, ...]) -> None:
+        self._tasks = _records(tasks, TaskRecord)
 
     def record_task(self, classes: Sequence[tuple[str, int]]) -> TaskRecord:
         """Add the classes of a new task, as pairs of name and number of training images.
@@ -87,54 +135,34 @@ class Memory:
         self.tasks = (*self.tasks, task)
         return task
 
-    def labels(self, names: Sequence[str]) -> list[int]:
-        """The labels of classes by name.
-
-        Raises:
-            ValueError: for an unknown name; the message lists the known ones.
-
-        """
-        known = {record.name: label for label, record in enumerate(self.classes)}
-        for name in names:
-            if name not in known:
-                raise ValueError(f"unknown class {name!r}; known are: {', '.join(known) or 'none yet'}")
-        return [known[name] for name in names]
+    def without(self, labels: Collection[int]) -> tuple[Memory, list[str]]:
+        """Without what is these classes' own; and what stays in it of them, in words. Names and counts stay."""
+        rest, stays = Memory(), ["names of the classes and their numbers of images"]
+        rest.classes, rest.tasks = self.classes, self.tasks
+        for statistic in self._statistics.values():
+            kept, shared = statistic.without(labels)
+            if kept is not None:
+                rest.keep(kept)
+            stays += [shared] if shared else []
+        return rest, stays
 
     # --- use ---
 
-    def check_network(self, network: nn.Module, input_shape: tuple[int, int, int] | None = None) -> None:
-        """Check that the layer statistics fit a network (see `check_layers`). Raises ValueError if not."""
-        check_layers(self.layers, network, input_shape)
+    def check(self, backbone: Backbone, classes: int) -> None:
+        """Whether all of it is of this network and so many classes. Raises ValueError if not."""
+        for statistic in self._statistics.values():
+            statistic.check(backbone, classes)
 
     def to(self, device: torch.device | str) -> Memory:
         """The same memory on another device."""
         moved = Memory()
-        moved.layers = {key: layer.to(device) for key, layer in self.layers.items()}
-        moved.gaussians = None if self.gaussians is None else self.gaussians.to(device)
-        moved.selectors = None if self.selectors is None else self.selectors.to(device)
+        moved._statistics = {name: statistic.to(device) for name, statistic in self._statistics.items()}
         moved.classes, moved.tasks = self.classes, self.tasks
         return moved
 
     def describe(self) -> list[StoredItem]:
         """Everything that is stored, by kind, with its size in bytes."""
-        rows = []
-        for key, layer in self.layers.items():
-            for kind, tensors in tensors_of_layer(layer).items():
-                size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
-                parts = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in tensors.items())
-                rows.append(StoredItem(kind, key, parts, size))
-        if self.gaussians is not None:
-            held = [self.gaussians.mean, self.gaussians.std]
-            words = "mean and std"
-            if self.gaussians.correlation is not None:
-                held, words = [*held, self.gaussians.correlation], "mean, std and correlation"
-            size = sum(tensor.numel() * tensor.element_size() for tensor in held)
-            detail = f"{words} of {self.gaussians.dim} features of {len(self.gaussians)} classes"
-            rows.append(StoredItem("class Gaussians", "pooled features", detail, size))
-        if self.selectors is not None:
-            size = sum(tensor.numel() * tensor.element_size() for tensor in self.selectors.tensors().values())
-            detail = f"a network of 2 layers of {self.selectors.dim} for each of {len(self.selectors)} classes"
-            rows.append(StoredItem("selectors", "pooled features", detail, size))
+        rows = [item for statistic in self._statistics.values() for item in statistic.stored()]
         if self.classes:
             size = sum(len(record.name.encode()) + 8 for record in self.classes)
             detail = f"names and image counts of {len(self.classes)} classes in {len(self.tasks)} tasks"
@@ -165,7 +193,12 @@ class Memory:
 
     def to_tensors(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Named tensors and plain JSON, to be saved as part of a larger file."""
-        return to_tensors(self.layers, self.gaussians, self.selectors, self.classes, self.tasks)
+        statistics = {Layers.name: self.layers} | self._statistics
+        tensors = {f"{name}/{key}": t for name, one in statistics.items() for key, t in one.tensors().items()}
+        content: dict[str, Any] = {name: one.describe() for name, one in statistics.items()}
+        content["classes"] = [[record.name, record.images] for record in self.classes]
+        content["tasks"] = [[list(task.labels), task.images] for task in self.tasks]
+        return tensors, content
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor], content: Any) -> Memory:
@@ -175,36 +208,34 @@ class Memory:
             ValueError: if they do not make a memory, or hold more than one: no tensor may be left over.
 
         """
+        try:
+            return cls._parsed(Tensors(tensors), content)
+        except KeyError as error:
+            raise ValueError(f"{error.args[0]!r} is missing") from error
+        # RuntimeError: a dtype in which torch cannot compute.
+        except (TypeError, IndexError, AttributeError, OverflowError, RuntimeError) as error:
+            raise ValueError(str(error).partition("\n")[0]) from error
+
+    @classmethod
+    def _parsed(cls, tensors: Tensors, content: Any) -> Memory:
         memory = cls()
-        memory.layers, memory.gaussians, memory.selectors, memory.classes, memory.tasks = from_tensors(tensors, content)
+        for name in (Layers.name, *(name for name in content if name not in (Layers.name, "classes", "tasks"))):
+            if name not in statistic_classes():
+                raise ValueError(f"it keeps {str(name)[:60]!r}, which is no statistic that is known here")
+            memory.keep(statistic_classes()[name].from_tensors(tensors.under(f"{name}/"), content[name]))
+        memory.classes = tuple(ClassRecord(name, images) for name, images in content["classes"])
+        memory.tasks = tuple(TaskRecord(integers(labels), images) for labels, images in content["tasks"])
+        tensors.require_empty()
         return memory
 
 
-def _checked(name: str, value: Any) -> Any:
-    """The value, if it has the type of the attribute; containers come back unchangeable."""
-    if name == "layers":
-        if not isinstance(value, Mapping) or not all(isinstance(layer, LayerStatistics) for layer in value.values()):
-            raise TypeError(f"layers must map keys to LayerStatistics, got {_kind(value)}")
-        for key, layer in value.items():
-            if key != layer.key:
-                raise ValueError(f"layers must be stored by their own keys: {key!r} holds '{layer.key}'")
-        return MappingProxyType(dict(value))
-    if name in ("classes", "tasks"):
-        record = ClassRecord if name == "classes" else TaskRecord
-        if not isinstance(value, tuple) or not all(isinstance(item, record) for item in value):
-            raise TypeError(f"{name} must be a tuple of {record.__name__}, got {_kind(value)}")
-        names = [item.name for item in value if isinstance(item, ClassRecord)]
-        if len(set(names)) < len(names):
-            twice = Counter(names).most_common(1)[0][0]
-            raise ValueError(f"class names must differ, but {twice!r} is there twice")
-        return value
-    expected = ClassGaussians if name == "gaussians" else Selectors
-    if value is not None and not isinstance(value, expected):
-        raise TypeError(f"{name} must be {expected.__name__} or None, got {_kind(value)}")
+def _records(value: Any, kind: type) -> Any:
+    if not isinstance(value, tuple) or not all(isinstance(item, kind) for item in value):
+        raise TypeError(f"a memory keeps a tuple of {kind.__name__} there, got {_kind(value)}")
     return value
 
 
 def _kind(value: Any) -> str:
-    if isinstance(value, torch.Tensor):
+    if isinstance(value, Tensor):
         return f"a tensor of shape {tuple(value.shape)}: a memory keeps statistics, never data"
     return type(value).__name__

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
+
 import torch
 from torch import Tensor
 
-__all__ = ["RunningMoments"]
+__all__ = ["RunningMoments", "mixture"]
 
 _CHUNK = 1 << 20  # numbers converted to float64 at a time, so that a large batch needs no second copy of itself
 
@@ -144,3 +147,8 @@ class RunningMoments:
         self.mean = self.mean + share * shift
         self.scatter = self.scatter + other.scatter.to(self.scatter) + (self.weight * share) * between
         self.weight = total
+
+
+def mixture(parts: Sequence[tuple[float, Tensor, Tensor]]) -> RunningMoments:
+    """Moments of the mixture of weighted parts with means (D,) and variances (D,) or covariances (D, D)."""
+    return reduce(RunningMoments.merge, (RunningMoments.of(*part) for part in parts))

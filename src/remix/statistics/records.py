@@ -1,13 +1,15 @@
-"""What is known of classes and tasks besides their statistics."""
+"""What is known of classes and tasks besides their statistics: names, labels, numbers of images."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
-__all__ = ["MOST_IMAGES", "ClassRecord", "TaskRecord", "is_count"]
+__all__ = ["MOST_IMAGES", "ClassRecord", "TaskRecord", "check_labels", "is_count"]
 
 MOST_IMAGES = 10**12
 """Of a class, a task, a layer: numbers that every sum, as float or int64, has room for."""
+_LARGEST_LABEL = 2**31
 
 
 def is_count(value: object, least: int = 0) -> bool:
@@ -41,3 +43,16 @@ class TaskRecord:
             raise ValueError(f"a task must have labels from 0 up, got {str(self.labels)[:60]}")
         if not is_count(self.images, 1):
             raise ValueError(f"a task must have at least one image, got {repr(self.images)[:60]}")
+
+
+def check_labels(labels: tuple[int, ...]) -> None:
+    """Check that labels are classes in ascending order, each once.
+
+    Raises:
+        ValueError: if not.
+
+    """
+    ascending = all(one < other for one, other in pairwise(labels))
+    if not labels or not ascending or labels[0] < 0 or labels[-1] >= _LARGEST_LABEL:
+        shown = f"{labels[:10]}" + ("" if len(labels) <= 10 else f" and {len(labels) - 10} more")
+        raise ValueError(f"labels must be at least one class, ascending from 0 up, got {shown}")

@@ -1,21 +1,27 @@
-"""Contrastive selectors: a small network per class that spreads the features of its class over a sphere."""
+"""Contrastive selectors, a small network per class that spreads its features over a sphere, and choosing with them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn.functional import leaky_relu
 
-from remix.statistics.labels import check_labels
+from remix.networks import Backbone
+from remix.statistics.class_gaussians import ClassGaussians, check_features
+from remix.statistics.records import check_labels
+from remix.statistics.statistic import Statistic, StoredItem, Tensors, integers, register_statistic, size_of
 
-__all__ = ["Selectors", "contrastive_loss"]
+__all__ = ["Selectors", "compensate", "contrastive_loss", "crowding", "select_features"]
 
 SLOPE = 0.01  # of the LeakyReLU
 BN_EPS = 1e-5
 _NORM_EPS = 1e-6
+_STEPS = 40  # a class's features are chosen in about so many steps
+_CANDIDATES = 2  # candidates per chosen feature
 
 
 def contrastive_loss(embeddings: Tensor) -> Tensor:
@@ -31,8 +37,9 @@ def contrastive_loss(embeddings: Tensor) -> Tensor:
     return (embeddings @ embeddings.mT).exp().mean(-1).log().mean(-1)
 
 
+@register_statistic
 @dataclass(frozen=True, eq=False)
-class Selectors:
+class Selectors(Statistic):
     """The contrastive networks of K classes, as one batch: 2 x [Linear, BatchNorm, LeakyReLU], then unit length.
 
     Used in eval mode: BatchNorm normalises by its running statistics. The first axis of each tensor is the class, the
@@ -44,6 +51,7 @@ class Selectors:
 
     """
 
+    name: ClassVar[str] = "selectors"
     labels: tuple[int, ...]
     weight: Tensor
     bias: Tensor
@@ -115,6 +123,34 @@ class Selectors:
         stacked = {name: torch.stack([one[name].to(like) for one in picked]) for name, like in picked[0].items()}
         return Selectors(tuple(labels), **stacked)
 
+    def describe(self) -> dict[str, Any]:
+        """The labels."""
+        return {"labels": list(self.labels)}
+
+    @classmethod
+    def from_tensors(cls, tensors: Tensors, described: Any) -> Selectors:
+        """Make them again."""
+        names = [field.name for field in fields(cls) if field.name != "labels"]
+        return cls(integers(described["labels"]), **{name: tensors.pop(name) for name in names})
+
+    def merge(self, other: Selectors, classes: tuple[int, int]) -> Selectors:
+        """As `replace`."""
+        return self.replace(other)
+
+    def without(self, labels: Collection[int]) -> tuple[Selectors | None, str]:
+        """The other classes."""
+        kept = {label: (self, place) for place, label in enumerate(self.labels) if label not in labels}
+        return Selectors.gather(kept) if kept else None, ""
+
+    def stored(self) -> list[StoredItem]:
+        """One row."""
+        detail = f"a network of 2 layers of {self.dim} for each of {len(self)} classes"
+        return [StoredItem("selectors", "pooled features", detail, size_of(list(self.tensors().values())))]
+
+    def check(self, backbone: Backbone, classes: int) -> None:
+        """Features and labels must be those of the network."""
+        check_features(self.dim, self.labels, backbone, classes)
+
     def to(self, device: torch.device | str) -> Selectors:
         """The same selectors on another device."""
         return Selectors(self.labels, **{name: tensor.to(device) for name, tensor in self.tensors().items()})
@@ -123,3 +159,48 @@ class Selectors:
 def unit_lengths(z: Tensor) -> Tensor:
     """What rows (..., D) are divided by to have length one, (..., 1); a little more than their length, never 0."""
     return torch.linalg.vector_norm(z, dim=-1, keepdim=True) + _NORM_EPS
+
+
+def select_features(
+    gaussians: ClassGaussians, selectors: Selectors, label: int, count: int, generator: torch.Generator | None = None
+) -> Tensor:
+    """Features (count, D) of one class, chosen to differ from each other, with the class's mean and spread.
+
+    The first max(count // 40, 2) are plain draws from the class Gaussian. Then in every step twice as many candidates
+    are drawn, and the half least crowded among the features chosen so far is kept (`crowding`). At the end the choice
+    is given back the mean and standard deviation of the class, which choosing outliers has changed (`compensate`).
+
+    Raises:
+        ValueError: for a class without Gaussian or selector, or a count below 1.
+
+    """
+    if count < 1:
+        raise ValueError(f"count must be at least 1, got {count}")
+    place = int(gaussians.rows([label])[0])
+    step = max(count // _STEPS, 2)
+    chosen = gaussians.sample([label] * min(step, count), generator)
+    embedded = selectors.embed(label, chosen)
+    while len(chosen) < count:
+        wanted = min(step, count - len(chosen))
+        candidates = gaussians.sample([label] * (_CANDIDATES * step), generator)
+        places = selectors.embed(label, candidates)
+        kept = crowding(places, embedded).topk(wanted, largest=False).indices
+        chosen, embedded = torch.cat([chosen, candidates[kept]]), torch.cat([embedded, places[kept]])
+    return compensate(chosen, gaussians.mean[place], gaussians.std[place])
+
+
+def crowding(candidates: Tensor, chosen: Tensor) -> Tensor:
+    """log mean_j exp(cos(candidate, chosen_j)) of unit vectors (m, D) and (n, D): (m,), low where there is room."""
+    return (candidates @ chosen.mT).exp().mean(1).log()
+
+
+def compensate(features: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+    """Features (n, D) moved and stretched to the given mean (D,) and (unbiased) standard deviation (D,).
+
+    A single feature has no spread and is returned as it is. A coordinate in which all features agree gets the mean.
+    """
+    if len(features) == 1:
+        return features
+    centred = features - features.mean(0)
+    spread = centred.square().sum(0).div(len(features) - 1).sqrt()
+    return centred * (std / spread.clamp_min(torch.finfo(spread.dtype).tiny)) + mean
