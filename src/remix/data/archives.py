@@ -50,10 +50,8 @@ def unpack(archive: Path, folder: Path) -> list[Path]:
     It is unpacked beside its place and moved there when complete. What exists already is not touched. Files and folders
     are made here, not by the standard library, whose filters have let links lead outside.
 
-    Raises:
-        DataError: if the archive is damaged, names a file outside the folder, holds links or devices, does not fit on
-            the disk, unpacks to many times its size, or would replace something.
-
+    Raises DataError if the archive is damaged, names a file outside the folder, holds links or devices, does not fit on
+    the disk, unpacks to many times its size, or would replace something.
     """
     try:
         with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=folder) as space:
@@ -70,11 +68,9 @@ def unpack(archive: Path, folder: Path) -> list[Path]:
         raise
     except _Refused as error:
         raise DataError(f"{printable(archive)} was not unpacked: {printable(str(error))}") from error
-    except OSError as error:
-        if not isinstance(error, gzip.BadGzipFile):
-            raise DataError(f"cannot unpack {printable(archive)} into {printable(folder)}: {error}") from error
-        raise DataError(f"{printable(archive)} is damaged; fetch it again") from error
     except Exception as error:  # the standard library raises whatever the damage leads to
+        if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
+            raise DataError(f"cannot unpack {printable(archive)} into {printable(folder)}: {error}") from error
         raise DataError(f"{printable(archive)} is damaged; fetch it again") from error
 
 

@@ -87,29 +87,22 @@ def batches(
         raise DataError(f"a batch needs at least one image, got size={size}")
     if augment is not None and generator is None:
         raise DataError("augmentation needs a generator: batches(..., generator=torch.Generator().manual_seed(0))")
-    return _iterate(dataset, size, generator, normalisation, augment, device)
 
+    def iterate() -> Iterator[tuple[Tensor, Tensor]]:
+        target = dataset.labels.device if device is None else torch.device(device)
+        if generator is None:
+            order = torch.arange(len(dataset))
+        else:
+            order = torch.randperm(len(dataset), generator=generator, device=generator.device)
+        chunks = order.to(dataset.labels.device).split(size) if len(dataset) else ()
+        found = (dataset.batch(chunk) for chunk in chunks) if dataset.in_memory else _decoded_ahead(dataset, chunks)
+        for images, labels in found:
+            x = normalisation.normalise(images.to(target))
+            if augment is not None and generator is not None:
+                x = augment(x, generator)
+            yield x, labels.to(target)
 
-def _iterate(
-    dataset: ImageDataset,
-    size: int,
-    generator: torch.Generator | None,
-    normalisation: Normalisation,
-    augment: Augment | None,
-    device: torch.device | str | None,
-) -> Iterator[tuple[Tensor, Tensor]]:
-    target = dataset.labels.device if device is None else torch.device(device)
-    if generator is None:
-        order = torch.arange(len(dataset))
-    else:
-        order = torch.randperm(len(dataset), generator=generator, device=generator.device)
-    chunks = order.to(dataset.labels.device).split(size) if len(dataset) else ()
-    found = (dataset.batch(chunk) for chunk in chunks) if dataset.in_memory else _decoded_ahead(dataset, chunks)
-    for images, labels in found:
-        x = normalisation.normalise(images.to(target))
-        if augment is not None and generator is not None:
-            x = augment(x, generator)
-        yield x, labels.to(target)
+    return iterate()
 
 
 def _decoded_ahead(dataset: ImageDataset, chunks: tuple[Tensor, ...]) -> Iterator[tuple[Tensor, Tensor]]:

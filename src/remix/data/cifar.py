@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -33,39 +33,29 @@ CIFAR10_CLASSES = tuple(_TEN.split())
 CIFAR100_CLASSES = tuple(_HUNDRED.split())
 
 
-@dataclass(frozen=True)
-class _Edition:
+class _Edition(NamedTuple):
     """Where the two data sets differ."""
 
-    name: str
     classes: tuple[str, ...]
     normalisation: Normalisation
     label_bytes: int
-    label_key: str
-    shard_key: str
+    label: str  # the column in parquet shards; with an s, the key in pickles
     files: tuple[tuple[str, ...], tuple[str, ...]]
-    shard_folder: str
 
 
 _CIFAR10 = _Edition(
-    name="cifar10",
     classes=CIFAR10_CLASSES,
     normalisation=Normalisation((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
     label_bytes=1,
-    label_key="labels",
-    shard_key="label",
+    label="label",
     files=(tuple(f"data_batch_{k}" for k in range(1, 6)), ("test_batch",)),
-    shard_folder=r"cifar[-_]?10(?!0)",
 )
 _CIFAR100 = _Edition(
-    name="cifar100",
     classes=CIFAR100_CLASSES,
     normalisation=Normalisation((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
     label_bytes=2,
-    label_key="fine_labels",
-    shard_key="fine_label",
+    label="fine_label",
     files=(("train",), ("test",)),
-    shard_folder=r"cifar[-_]?100",
 )
 
 
@@ -83,7 +73,7 @@ def _official(file: str, md5: str) -> Download:
 )
 def cifar10(root: Path) -> Splits:
     """60,000 photographs of 10 classes, 32 x 32."""
-    return _read(_CIFAR10, root)
+    return _read("cifar10", _CIFAR10, root)
 
 
 @dataset(
@@ -97,34 +87,34 @@ def cifar10(root: Path) -> Splits:
 )
 def cifar100(root: Path) -> Splits:
     """60,000 photographs of 100 classes, 32 x 32."""
-    return _read(_CIFAR100, root)
+    return _read("cifar100", _CIFAR100, root)
 
 
-def _read(edition: _Edition, root: Path) -> Splits:
+def _read(name: str, edition: _Edition, root: Path) -> Splits:
     """The first layout that is complete, in the folder itself or one below it: binary, python, parquet."""
     folders = [root, *sorted(path for path in root.iterdir() if path.is_dir())]
     records = partial(read_records, label_bytes=edition.label_bytes)
-    pickles = partial(read_pickles, label_key=edition.label_key)
+    pickles = partial(read_pickles, label_key=f"{edition.label}s")
     for read, suffix in ((records, ".bin"), (pickles, "")):
         for folder in folders:
-            train, test = ([folder / (name + suffix) for name in names] for names in edition.files)
+            train, test = ([folder / (file + suffix) for file in files] for files in edition.files)
             if all(path.is_file() for path in train + test):
-                return _splits(edition, folder, read(train), read(test))
+                return _splits(name, edition, folder, read(train), read(test))
     for folder in folders:
-        named = re.search(edition.shard_folder, folder.resolve().name, re.IGNORECASE) is not None
+        named = re.search(rf"cifar[-_]?{len(edition.classes)}(?!0)", folder.resolve().name, re.IGNORECASE) is not None
         if named or folder is root:
             train, test = (shards(folder, part, below=named) for part in ("train", "test"))
             if train and test:
                 preprocessing = Preprocessing(32, 3, edition.normalisation.mean, edition.normalisation.std)
-                parts = [read_shards(files, edition.shard_key, preprocessing) for files in (train, test)]
-                return _splits(edition, folder, *parts)
-    raise missing(edition.name, root)
+                parts = [read_shards(files, edition.label, preprocessing) for files in (train, test)]
+                return _splits(name, edition, folder, *parts)
+    raise missing(name, root)
 
 
-def _splits(edition: _Edition, source: Path, train: tuple[Tensor, Tensor], test: tuple[Tensor, Tensor]) -> Splits:
-    for _, labels in (train, test):
+def _splits(name: str, edition: _Edition, source: Path, *parts: tuple[Tensor, Tensor]) -> Splits:
+    for _, labels in parts:
         wrong = labels[(labels < 0) | (labels >= len(edition.classes))]
         if len(wrong):
-            raise DataError(f"{printable(source)} has label {int(wrong[0])}: not the files of {edition.name}")
-    parts = [ImageDataset(images, labels, edition.classes) for images, labels in (train, test)]
-    return Splits(parts[0], parts[1], edition.normalisation, edition.name, source=source)
+            raise DataError(f"{printable(source)} has label {int(wrong[0])}: not the files of {name}")
+    train, test = (ImageDataset(images, labels, edition.classes) for images, labels in parts)
+    return Splits(train, test, edition.normalisation, name, source=source)

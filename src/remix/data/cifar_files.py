@@ -43,11 +43,7 @@ _TOGETHER = 16  # rows of a shard
 def read_records(files: list[Path], label_bytes: int) -> tuple[Tensor, Tensor]:
     """uint8 (N, 3, 32, 32) and int64 (N,): the last label byte of each record (CIFAR-100: coarse, then fine).
 
-    The files are mapped, so that only the pixels are held in memory.
-
-    Raises:
-        DataError: if a file is not a whole number of records, or has more than this data set.
-
+    The files are mapped, so that only the pixels are held in memory. Raises DataError for files of other sizes.
     """
     record = label_bytes + PIXELS
     for file in files:
@@ -78,9 +74,7 @@ def read_pickles(files: list[Path], label_key: str) -> tuple[Tensor, Tensor]:
 def read_pickled(file: Path, label_key: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Images (N, 3072) and labels (N,) of a pickle file, the latter from a list under ``label_key``.
 
-    Raises:
-        DataError: if the file is damaged, holds anything else, or cannot be read within reason.
-
+    Raises DataError if the file is damaged, holds anything else, or cannot be read within reason.
     """
     try:
         with open_regular(file) as stream:
@@ -132,17 +126,10 @@ def shards(folder: Path, part: str, below: bool = True) -> list[Path]:
 
 
 def read_shards(files: Sequence[Path], label: str, preprocessing: Preprocessing) -> tuple[Tensor, Tensor]:
-    """Decode all images: uint8 (N, C, H, W) and int64 (N,).
+    """Decode all images of a part, and read the column of labels: uint8 (N, C, H, W) and int64 (N,).
 
-    Args:
-        files: shards of one part.
-        label: name of the column of labels.
-        preprocessing: applied to every image.
-
-    Raises:
-        DataError: if pyarrow is not installed, a file is no parquet file, a column is missing, a label is no whole
-            number, an image is damaged, or a file unfolds to more than such data sets have.
-
+    Raises DataError if pyarrow is not installed, a file is no parquet file, a column is missing, a label is no whole
+    number, an image is damaged, or a file unfolds to more than such data sets have.
     """
     try:
         import pyarrow.parquet as pq

@@ -38,96 +38,6 @@ MAX_PIXELS = 128_000_000
 _MAX_BYTES = 1 << 30  # as many as so many pixels have in 16 bits and four channels
 _MAX_SCANS = 100  # of a JPEG: ten are usual, and one of a few bytes can take as long as the whole picture
 _MIN_SIDE = 2
-
-
-def open_image_file(path: Path | str) -> BinaryIO:
-    """Open a regular file that is not too long for a picture.
-
-    Raises:
-        UnreadableImage: if it is longer.
-        OSError: if it cannot be opened, or is a pipe or a device.
-
-    """
-    stream = open_regular(path)
-    if os.fstat(stream.fileno()).st_size > _MAX_BYTES:
-        stream.close()
-        raise UnreadableImage(None, f"more than {_MAX_BYTES >> 20:,} MiB are too much for an image")
-    return stream
-
-
-def identified(stream: BinaryIO) -> Image.Image:
-    """The picture in an open file; its size is known, nothing is decoded.
-
-    Raises:
-        UnreadableImage: if the file is empty, or HEIC without the package for it.
-        Exception: of any kind, for what is no picture or a damaged one.
-
-    """
-    stream.seek(0)
-    if not stream.read(1):
-        raise UnreadableImage(None, "the file is empty")
-    try:
-        return Image.open(stream, formats=_FORMATS)
-    except UnidentifiedImageError:
-        if not _is_heic(stream):
-            raise
-    try:
-        from pillow_heif import HeifImageFile
-    except ImportError:
-        raise UnreadableImage(None, "to read HEIC, type: pip install 'remix-dfcil[heic]'") from None
-    stream.seek(0)
-    return HeifImageFile(stream)
-
-
-def _is_heic(stream: BinaryIO) -> bool:
-    stream.seek(0)
-    head = stream.read(12)
-    return head[4:8] == b"ftyp" and head[8:] in _HEIC_BRANDS
-
-
-def check(image: Image.Image, stream: BinaryIO) -> None:
-    """Check that a picture is neither too small nor too large, and no preview of something else.
-
-    Raises:
-        UnreadableImage: if it is.
-
-    """
-    width, height = image.size
-    if min(width, height) < _MIN_SIDE:
-        raise UnreadableImage(None, f"{width} x {height} pixels are too few to show anything")
-    if width * height > MAX_PIXELS:
-        raise UnreadableImage(None, f"{width} x {height} pixels are too many (limit {MAX_PIXELS:,})")
-    if _is_raw(image):
-        raise UnreadableImage(None, "a raw photograph, of which only a preview can be read; save it as JPEG or PNG")
-    if image.format in ("JPEG", "MPO"):
-        place = stream.tell()
-        stream.seek(0)
-        scans = stream.read().count(b"\xff\xda")
-        stream.seek(place)
-        if scans > _MAX_SCANS:
-            raise UnreadableImage(None, f"a JPEG of {scans:,} scans takes too long; save it anew")
-
-
-def _is_raw(image: Image.Image) -> bool:
-    """Whether a TIFF is the file of a camera's sensor: it names a DNG version, or a preview before other pictures."""
-    tags = getattr(image, "tag_v2", {})
-    return 50706 in tags or (330 in tags and tags.get(254) == 1)
-
-
-def is_picture(path: Path) -> bool:
-    """Whether a file is called as pictures are, or else begins as one. Decodes nothing."""
-    if path.suffix.lower() in SUFFIXES:
-        return True
-    try:
-        with open_regular(path) as stream:
-            if _is_heic(stream):
-                return True
-            with identified(stream):
-                return True
-    except Exception:  # not readable, not regular, or not an image
-        return False
-
-
 _STRIP = 1 << 22  # pixels that are converted at once
 
 _TURNS = {
@@ -187,15 +97,79 @@ def opened(file: Path | str | BinaryIO, channels: int = 3) -> Iterator[Image.Ima
     name = file if isinstance(file, (str, Path)) else None
     try:
         with ExitStack() as stack:
-            stream = file if not isinstance(file, (str, Path)) else stack.enter_context(open_image_file(file))
-            image = stack.enter_context(identified(stream))
-            check(image, stream)
+            stream = file if not isinstance(file, (str, Path)) else stack.enter_context(open_regular(file))
+            if name is not None and os.fstat(stream.fileno()).st_size > _MAX_BYTES:
+                raise UnreadableImage(None, f"more than {_MAX_BYTES >> 20:,} MiB are too much for an image")
+            image = stack.enter_context(_identified(stream))
+            _check(image, stream)
             stack.enter_context(_IN_FLIGHT.taken(image.width * image.height))
             yield to_channels(_turned(image), channels)
     except UnreadableImage as error:
         raise UnreadableImage(name, error.reason) from None
     except Exception as error:  # decoders of damaged files raise almost anything
         raise UnreadableImage(name, _reason(error)) from error
+
+
+def _identified(stream: BinaryIO) -> Image.Image:
+    """The picture in an open file; its size is known, nothing is decoded. What is none raises almost anything."""
+    stream.seek(0)
+    if not stream.read(1):
+        raise UnreadableImage(None, "the file is empty")
+    try:
+        return Image.open(stream, formats=_FORMATS)
+    except UnidentifiedImageError:
+        if not _is_heic(stream):
+            raise
+    try:
+        from pillow_heif import HeifImageFile
+    except ImportError:
+        raise UnreadableImage(None, "to read HEIC, type: pip install 'remix-dfcil[heic]'") from None
+    stream.seek(0)
+    return HeifImageFile(stream)
+
+
+def _is_heic(stream: BinaryIO) -> bool:
+    stream.seek(0)
+    head = stream.read(12)
+    return head[4:8] == b"ftyp" and head[8:] in _HEIC_BRANDS
+
+
+def _check(image: Image.Image, stream: BinaryIO) -> None:
+    """Refuse what is too small or too large, or a preview of something else."""
+    width, height = image.size
+    if min(width, height) < _MIN_SIDE:
+        raise UnreadableImage(None, f"{width} x {height} pixels are too few to show anything")
+    if width * height > MAX_PIXELS:
+        raise UnreadableImage(None, f"{width} x {height} pixels are too many (limit {MAX_PIXELS:,})")
+    if _is_raw(image):
+        raise UnreadableImage(None, "a raw photograph, of which only a preview can be read; save it as JPEG or PNG")
+    if image.format in ("JPEG", "MPO"):
+        place = stream.tell()
+        stream.seek(0)
+        scans = stream.read().count(b"\xff\xda")
+        stream.seek(place)
+        if scans > _MAX_SCANS:
+            raise UnreadableImage(None, f"a JPEG of {scans:,} scans takes too long; save it anew")
+
+
+def _is_raw(image: Image.Image) -> bool:
+    """Whether a TIFF is the file of a camera's sensor: it names a DNG version, or a preview before other pictures."""
+    tags = getattr(image, "tag_v2", {})
+    return 50706 in tags or (330 in tags and tags.get(254) == 1)
+
+
+def is_picture(path: Path) -> bool:
+    """Whether a file is called as pictures are, or else begins as one. Decodes nothing."""
+    if path.suffix.lower() in SUFFIXES:
+        return True
+    try:
+        with open_regular(path) as stream:
+            if _is_heic(stream):
+                return True
+            with _identified(stream):
+                return True
+    except Exception:  # not readable, not regular, or not an image
+        return False
 
 
 def _turned(image: Image.Image) -> Image.Image:
@@ -209,12 +183,7 @@ def _turned(image: Image.Image) -> Image.Image:
 
 
 def to_channels(image: Image.Image, channels: int) -> Image.Image:
-    """Convert to RGB (3) or grey (1), 8 bits each. What is so already is not copied.
-
-    Raises:
-        UnreadableImage: for pixels that are floating-point numbers or whole numbers beyond 16 bits.
-
-    """
+    """Convert to RGB (3) or grey (1), 8 bits each. What is so already is not copied, what has more than 16 refused."""
     mode = "RGB" if channels == 3 else "L"
     if image.mode == mode and not image.has_transparency_data:
         return image
@@ -247,11 +216,7 @@ def _converted(image: Image.Image, mode: str) -> Image.Image:
 def as_picture(image: Any, channels: int) -> Image.Image:
     """A Pillow image from a Pillow image, an array (H, W[, C]) or a tensor ([C,] H, W).
 
-    Floats must lie within 0..1; whole numbers must be uint8 or uint16.
-
-    Raises:
-        UnreadableImage: if it is none of these.
-
+    Floats must lie within 0..1; whole numbers must be uint8 or uint16. Anything else raises UnreadableImage.
     """
     if isinstance(image, Image.Image):
         try:
@@ -296,20 +261,22 @@ def tensor_of(image: Image.Image) -> Tensor:
     return torch.from_numpy(array[None] if array.ndim == 2 else array.transpose(2, 0, 1).copy())
 
 
+_REASONS = {
+    PermissionError: "no permission to read it",
+    FileNotFoundError: "no such file",
+    IsADirectoryError: "a folder, not an image",
+    UnidentifiedImageError: "not an image that can be read",
+    Image.DecompressionBombError: f"too many pixels (limit {MAX_PIXELS:,})",
+}
+
+
 def _reason(error: Exception) -> str:
     """Why an image file could not be decoded, in words."""
-    if isinstance(error, PermissionError):
-        return "no permission to read it"
-    if isinstance(error, FileNotFoundError):
-        return "no such file"
-    if isinstance(error, IsADirectoryError):
-        return "a folder, not an image"
     if isinstance(error, IrregularFileError):
         return error.reason
-    if isinstance(error, Image.DecompressionBombError):
-        return f"too many pixels (limit {MAX_PIXELS:,})"
-    if isinstance(error, UnidentifiedImageError):
-        return "not an image that can be read"
+    for kind, reason in _REASONS.items():
+        if isinstance(error, kind):
+            return reason
     if isinstance(error, OSError) and error.strerror:
         return f"cannot be read ({error.strerror})"
     text = printable(str(error)[:200])

@@ -42,13 +42,8 @@ class _WithinTheWeb(urllib.request.HTTPRedirectHandler):
 def fetch(download: Download, folder: Path, report: Report = lambda done, total: None, patience: float = 1.0) -> Path:
     """Download into ``folder / download.file`` and check it; a file that is there already is only checked.
 
-    What arrives is kept in FILE.part, and the next attempt, or the next call, asks the server for the rest.
-
-    Args:
-        download: what.
-        folder: where.
-        report: for a progress bar.
-        patience: seconds to wait before the second attempt after one that brought nothing; doubles each time.
+    What arrives is kept in FILE.part, and the next attempt, or the next call, asks the server for the rest. After an
+    attempt that brought nothing it waits ``patience`` seconds, then twice as long.
 
     Raises:
         MissingData: if it cannot be fetched; the message says what to put where instead.

@@ -44,14 +44,7 @@ class Skipped:
 
 
 def left_out(skipped: Iterable[Skipped], names: int = 20, reasons: int = 20) -> list[str]:
-    """Lines that say what was left out: for every reason how many files, and the first of them.
-
-    Args:
-        skipped: everything that was left out.
-        names: of files that are shown with each reason.
-        reasons: that are shown.
-
-    """
+    """Lines that say what was left out: for every reason how many files, and the names of the first of them."""
     by_reason: dict[str, list[Skipped]] = {}
     for one in skipped:
         by_reason.setdefault(one.reason, []).append(one)

@@ -69,12 +69,7 @@ _LIMIT = 2**28  # bytes; the images of Fashion-MNIST are 47 million
 
 
 def read_idx(file: Path) -> Tensor:
-    """The array of bytes in an IDX file: uint8, of the shape that its header says.
-
-    Raises:
-        DataError: if the file is damaged, cut off, or not an IDX file of bytes.
-
-    """
+    """The array of bytes in an IDX file: uint8, of the shape that its header says. Raises DataError for any other."""
     try:
         with open_regular(file) as plain, gzip.open(plain) if file.suffix == ".gz" else plain as stream:
             zero, kind, dimensions = struct.unpack(">HBB", stream.read(4))

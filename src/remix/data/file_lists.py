@@ -74,17 +74,8 @@ def read_parts(
 ) -> tuple[dict[str, ImageDataset], list[Skipped]]:
     """Decode every file once, with a thread per processor: data sets of the usable ones, and the others with reasons.
 
-    Args:
-        source: the folder; if ``remix data prepare`` left an index there, files that are only to be checked are not
-            decoded again.
-        listed: files of each part, with labels.
-        classes: names by label.
-        preprocessing: applied to every image.
-        lazy: keep only which files are usable (True) or their pixels (False); None: pixels up to MEMORY_LIMIT.
-
-    Raises:
-        DataError: if no file of a part can be used.
-
+    With ``lazy`` only the names are kept, and if ``remix data prepare`` left an index in the folder nothing is decoded;
+    None means so for what would take more than MEMORY_LIMIT. Raises DataError if no file of a part can be used.
     """
     if lazy is None:
         lazy = sum(len(files) for files in listed.values()) * math.prod(preprocessing.shape) > MEMORY_LIMIT
@@ -131,10 +122,7 @@ def _decode_all(paths: list[Path], preprocessing: Preprocessing, keep: bool) -> 
 def read_lines(file: Path) -> list[str]:
     """Lines of a UTF-8 text file, stripped, without empty ones.
 
-    Raises:
-        MissingData: if there is no such file.
-        DataError: if it cannot be read as text, is longer than such lists are, or has control characters.
-
+    Raises DataError if it is not there, no text, longer than such lists are, or has control characters.
     """
     try:
         text = read_limited(file, _LARGEST).decode("utf-8-sig")
@@ -151,13 +139,7 @@ def read_lines(file: Path) -> list[str]:
 
 
 def read_table(file: Path, columns: int, separator: str | None = None) -> list[list[str]]:
-    """Lines split at white space (or ``separator``) into at least so many columns.
-
-    Raises:
-        MissingData: if there is no such file.
-        DataError: if a line has fewer columns; the message names it.
-
-    """
+    """Lines split at white space (or ``separator``) into at least so many columns. Raises as `read_lines`."""
     rows = [line.split(separator) for line in read_lines(file)]
     for number, row in enumerate(rows, start=1):
         if len(row) < columns:

@@ -44,7 +44,7 @@ def folder(
         normalisation: of the channels; that of ImageNet if not given (its grey average for one channel).
 
     Raises:
-        MissingData, DataError: see :func:`remix.data.folder.scan`; also for a class of which no file is usable.
+        MissingData, DataError: see :func:`scan`; also for a class of which no file is usable.
 
     """
     if normalisation is None:
@@ -108,7 +108,7 @@ def scan(root: Path) -> FolderScan:
         raise MissingData(f"there is no folder {printable(root)}")
     top = _class_folders(root)
     found = {
-        part: [path for name, path in top.items() if name.lower() in spellings and _subfolders(path)]
+        part: [path for name, path in top.items() if name.lower() in spellings and _listed(path)[0]]
         for part, spellings in _PARTS.items()
     }
     if not found["train"]:
@@ -138,12 +138,8 @@ def scan(root: Path) -> FolderScan:
 def files_below(folder: Path, refuse: Callable[[OSError], None]) -> Iterator[Path]:
     """All files below a folder, folder by folder, each in order of its name; hidden ones and litter are left out.
 
-    Links to folders are not followed: they are among the files, so that they are refused as such.
-
-    Args:
-        folder: where to look.
-        refuse: called with what keeps a folder from being listed.
-
+    Links to folders are not followed: they are among the files, so that they are refused as such. ``refuse`` is called
+    with what keeps a folder from being listed.
     """
     for where, folders, files in os.walk(folder, onerror=refuse):
         below = sorted((name for name in folders if not _is_litter(name)), key=os.fsencode)
@@ -162,13 +158,13 @@ def _classes(folder: Path) -> dict[str, tuple[Path, ...]]:
             f"{printable(folder)} has no sub-folders; it needs one per class with images in it, "
             "such as cat/ and dog/, or train/cat/ and test/cat/"
         )
-    if loose := next((path for path in _files(folder) if is_picture(path)), None):
+    if loose := next((path for path in _listed(folder)[1] if is_picture(path)), None):
         raise DataError(
             f"{printable(folder)} has images beside its class folders ({printable(loose.name)}); "
             "move each into the folder of its class"
         )
-    if not any(is_picture(path) for inside in folders.values() for path in _files(inside)):
-        below = (deeper for inside in folders.values() for deeper in _subfolders(inside))
+    if not any(is_picture(path) for inside in folders.values() for path in _listed(inside)[1]):
+        below = (deeper for inside in folders.values() for deeper in _listed(inside)[0])
         if deeper := next((path for path in below if any(map(is_picture, files_below(path, _refuse)))), None):
             raise DataError(
                 f"the folders in {printable(folder)} hold no images but folders of them ({printable(deeper)}): "
@@ -186,7 +182,7 @@ def _classes(folder: Path) -> dict[str, tuple[Path, ...]]:
 def _class_folders(folder: Path) -> dict[str, Path]:
     """Sub-folders by name, in alphabetical order. Names are NFC, so that a copy made on macOS has the same classes."""
     named: dict[str, Path] = {}
-    for path in _subfolders(folder):
+    for path in _listed(folder)[0]:
         name = unicodedata.normalize("NFC", path.name)
         if not name.isprintable():  # also bytes that are not UTF-8
             raise DataError(f"the folder name {printable(path)} has characters that are not text; rename it")
@@ -200,27 +196,19 @@ def _is_litter(name: str) -> bool:
     return name.startswith(".") or name.lower() in _LITTER
 
 
-def _files(folder: Path) -> list[Path]:
-    return [Path(entry) for entry in _entries(folder) if not _is_folder(entry)]
-
-
-def _subfolders(folder: Path) -> list[Path]:
-    return [Path(entry) for entry in _entries(folder) if _is_folder(entry)]
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Also a link to one. Without a question to the disk where the listing itself tells."""
-    return entry.is_dir(follow_symlinks=False) or (entry.is_symlink() and os.path.isdir(entry.path))
-
-
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
+def _listed(folder: Path) -> tuple[list[Path], list[Path]]:
+    """Folders, links to such among them, and files. Asks the disk only where the listing itself does not tell."""
+    found: tuple[list[Path], list[Path]] = ([], [])
     try:
         with os.scandir(folder) as entries:
-            kept = [entry for entry in entries if not _is_litter(entry.name)]
+            for entry in sorted(entries, key=lambda entry: os.fsencode(entry.name)):
+                if not _is_litter(entry.name):
+                    is_link = entry.is_symlink()
+                    is_folder = os.path.isdir(entry.path) if is_link else entry.is_dir(follow_symlinks=False)
+                    found[0 if is_folder else 1].append(Path(entry))
     except OSError as error:
         _refuse(error)
-        raise
-    return sorted(kept, key=lambda entry: os.fsencode(entry.name))
+    return found
 
 
 def _refuse(error: OSError) -> None:

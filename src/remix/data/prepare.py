@@ -113,9 +113,7 @@ def _obtain(entry: Entry, base: Path, watcher: Watcher) -> bool:
 def check_official(entry: Entry, splits: Splits) -> None:
     """Compare with the official numbers of images, in all and of every class, and the official pixels.
 
-    Raises:
-        DataError: if they differ; the message says how.
-
+    Raises DataError if they differ.
     """
     where = printable(splits.source) if splits.source else entry.name
     if entry.counts is not None:

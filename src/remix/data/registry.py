@@ -93,12 +93,7 @@ def list_datasets() -> list[Entry]:
 
 
 def find_dataset(name: str) -> Entry:
-    """The registered data set of this name.
-
-    Raises:
-        DataError: if there is none; the message lists the names.
-
-    """
+    """The registered data set of this name. Raises DataError, which lists the names, if there is none."""
     if name not in _entries:
         hint = did_you_mean(name, _entries)
         raise DataError(
@@ -140,12 +135,8 @@ def load(name: str | Path, root: str | Path | None = None, **options: Any) -> Sp
 def place_of(name: str | Path, root: str | Path | None, create: bool = False) -> tuple[str, Path | None]:
     """The registered name and the folder to read for what the user typed: a name, or the path of an image folder.
 
-    With ``create`` the data folder is made if it is not there.
-
-    Raises:
-        MissingData: if the data folder is not there.
-        DataError: if it is neither a name nor a folder.
-
+    With ``create`` the data folder is made if it is not there; otherwise that raises MissingData. What is neither a
+    name nor a folder raises DataError.
     """
     given = root if root is not None else os.environ.get("REMIX_DATA") or None  # an empty one names no folder
     base = None if given is None else Path(given)

@@ -82,11 +82,8 @@ class _Unpickler(pickle.Unpickler):
 def unpickle(stream: BinaryIO, label_key: str) -> tuple[bytes, bool, array[int]]:
     """Pixels of N images, whether they are in Fortran's order, and N labels, from a pickled dict.
 
-    Nothing in the pickle is executed, but a hostile one can end the interpreter, or keep it busy for ever.
-
-    Raises:
-        RefusedPickle: if it holds anything else.
-
+    Nothing in the pickle is executed, but a hostile one can end the interpreter, or keep it busy for ever. What holds
+    anything else raises RefusedPickle.
     """
     try:
         content = _Unpickler(stream, encoding="bytes").load()
