@@ -10,6 +10,8 @@ from written_runs import TASKS, write_run
 from remix.cli import main
 from remix.report.charts import Chart, line_over_seeds
 from remix.report.page import _inert
+from remix.report.runs import group_runs, read_runs
+from remix.report.tables import phase_costs
 
 
 class Page(HTMLParser):
@@ -229,3 +231,11 @@ def test_a_page_of_many_large_runs_stays_small(tmp_path):
             ]
             (run / "metrics.jsonl").write_text("\n".join([*lines, *more]) + "\n")
     assert len(report(tmp_path, tmp_path / "runs").encode()) < 5e6
+
+
+def test_an_unfinished_run_is_not_part_of_the_mean_costs(tmp_path):
+    write_run(tmp_path / "whole", "finetune", 0)
+    ((before,), _) = group_runs(read_runs([tmp_path])[0])
+    write_run(tmp_path / "half", "finetune", 1, learned=1)
+    ((after,), _) = group_runs(read_runs([tmp_path])[0])
+    assert phase_costs(after)["rows"] == phase_costs(before)["rows"]

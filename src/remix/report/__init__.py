@@ -1,7 +1,6 @@
 """`remix report`: one page about one or many runs.
 
-The journey: `reading` takes what is in run folders, `groups` sorts it (data, method, seed), `curves`, `terms`,
-`likelihoods`, `costs` and `dreams` make charts, tables and pictures of it, `page` puts them on a page.
+`runs` reads their folders and sorts them, `charts`, `terms`, `tables` and `pictures` show them, `page` is the page.
 """
 
 from remix.report.page import write_report

@@ -17,15 +17,18 @@ from markupsafe import Markup
 
 from remix._version import __version__
 from remix.learning.metrics import METRICS
-from remix.report.charts import Chart
-from remix.report.costs import phase_costs, seconds_chart
-from remix.report.curves import accuracy_chart, forgetting_chart, matrices, new_and_old_chart
-from remix.report.dreams import show_dreams
-from remix.report.facts import run_rows, variant_facts
-from remix.report.groups import Group, group_runs
-from remix.report.likelihoods import likelihood_charts, likelihood_table
-from remix.report.reading import read_runs
-from remix.report.real_images import real_images
+from remix.report.charts import (
+    Chart,
+    accuracy_chart,
+    forgetting_chart,
+    likelihood_charts,
+    likelihood_table,
+    matrices,
+    new_and_old_chart,
+)
+from remix.report.pictures import real_images, show_dreams
+from remix.report.runs import Group, group_runs, read_runs
+from remix.report.tables import phase_costs, run_rows, seconds_chart, variant_facts
 from remix.report.terms import epoch_accuracy_charts, inversion_charts, last_terms, training_charts
 from remix.support.files import write_text
 from remix.support.settings import SettingError

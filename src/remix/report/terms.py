@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from remix.experiments.events import Event
-from remix.report.charts import Chart, Mark, line_over_seeds
-from remix.report.groups import Group
-from remix.report.reading import RunFacts
+from remix.report.charts import Chart, line_over_seeds
+from remix.report.runs import Group, RunFacts
 
-__all__ = ["LastTerms", "epoch_accuracy_charts", "inversion_charts", "last_terms", "training_charts"]
+__all__ = ["epoch_accuracy_charts", "inversion_charts", "last_terms", "training_charts"]
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def _chart(kind: _Kind, seeds: list[list[Event]]) -> Chart | None:
         return None
     places = [kind.place(event) for event in longest]
     parts = [kind.part(event) for event in longest]
-    marks = [Mark(i + 1, part) for i, part in enumerate(parts) if i == 0 or part != parts[i - 1]]
+    marks = [(i + 1, part) for i, part in enumerate(parts) if i == 0 or part != parts[i - 1]]
     by_place = [{kind.place(event): kind.values(event) for event in seed} for seed in seeds]
     names = list(dict.fromkeys(name for event in longest for name in kind.values(event)))
     lines = [
@@ -94,16 +94,11 @@ def _chart(kind: _Kind, seeds: list[list[Event]]) -> Chart | None:
     return Chart(kind.x, kind.y, len(places), lines, marks, logarithmic=logarithmic)
 
 
-@dataclass(frozen=True)
-class LastTerms:
-    """A table of one method: what each part ended with, per task; mean over seeds."""
+def last_terms(group: Group, inversion: bool) -> list[dict[str, Any]]:
+    """What each part ended with: of training the last epoch of every stage, of inversion the last step of all.
 
-    name: str
-    rows: list[tuple[str, str, list[str]]]
-
-
-def last_terms(group: Group, inversion: bool) -> list[LastTerms]:
-    """Of training the last epoch of every stage; of inversion the last step of all."""
+    Each method has ``name`` and ``rows``: part, term, and per task the mean over seeds.
+    """
     found = []
     for variant, runs in group.variants.items():
         cells: dict[tuple[str, str], dict[int, list[float]]] = {}
@@ -117,7 +112,7 @@ def last_terms(group: Group, inversion: bool) -> list[LastTerms]:
             for (part, term), by_task in cells.items()
         ]
         if rows:
-            found.append(LastTerms(variant, rows))
+            found.append({"name": variant, "rows": rows})
     return found
 
 
