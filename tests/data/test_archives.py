@@ -38,7 +38,7 @@ KINDS = ["a.zip", "a.tar.gz", "a.tgz"]
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_inside_comes_out(tmp_path, kind):
     archive = write(tmp_path / kind, {"set/train/x": b"one", "set/y": b"two", "z": b"three"})
-    assert unpack(archive, tmp_path) == [tmp_path / "set", tmp_path / "z"]
+    unpack(archive, tmp_path)
     assert (tmp_path / "set" / "train" / "x").read_bytes() == b"one"
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted([kind, "set", "z"])
 

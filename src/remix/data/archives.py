@@ -44,8 +44,8 @@ def is_archive(file: str | Path) -> bool:
     return str(file).endswith(_ENDINGS)
 
 
-def unpack(archive: Path, folder: Path) -> list[Path]:
-    """Unpack a zip or tar file into a folder: what now lies there that was in the archive at its top.
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpack a zip or tar file into a folder.
 
     It is unpacked beside its place and moved there when complete. What exists already is not touched. Files and folders
     are made here, not by the standard library, whose filters have let links lead outside.
@@ -63,7 +63,8 @@ def unpack(archive: Path, folder: Path) -> list[Path]:
                     f"{printable(folder / taken[0])} exists already but is not complete; remove it, then "
                     f"{printable(archive)} will be unpacked"
                 )
-            return [Path(shutil.move(Path(space, name), folder / name)) for name in names]
+            for name in names:
+                shutil.move(Path(space, name), folder / name)
     except DataError:
         raise
     except _Refused as error:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 from PIL import Image
-from torch import Tensor
 
 from remix.data.errors import DataError
 from remix.data.registry import load
@@ -33,19 +31,14 @@ def write_digits(root: str | Path) -> None:
     if root.exists():
         raise DataError(f"{root} exists already: choose another folder")
     splits = load("digits")
-    for step, labels in STEPS.items():
+    for step, labels in (*STEPS.items(), ("test", range(10))):
+        part, most = (splits.test, None) if step == "test" else (splits.train, _EACH)
         for label in labels:
-            chosen = (splits.train.labels == label).nonzero()[:_EACH, 0]
-            _write(root / step / NAMES[label], splits.train.batch(chosen)[0])
-    for label, name in enumerate(NAMES):
-        chosen = (splits.test.labels == label).nonzero()[:, 0]
-        _write(root / "test" / name, splits.test.batch(chosen)[0])
-
-
-def _write(folder: Path, images: Iterable[Tensor]) -> None:
-    folder.mkdir(parents=True)
-    for number, image in enumerate(images):
-        Image.fromarray(image[0].numpy()).save(folder / f"{number:03}.png")
+            folder = root / step / NAMES[label]
+            folder.mkdir(parents=True)
+            chosen = (part.labels == label).nonzero()[:most, 0]
+            for number, image in enumerate(part.batch(chosen)[0]):
+                Image.fromarray(image[0].numpy()).save(folder / f"{number:03}.png")
 
 
 if __name__ == "__main__":

@@ -235,9 +235,7 @@ def _labels(given: Any, names: Sequence[str] | None) -> tuple[Tensor, tuple[str,
         return torch.tensor([place[label] for label in listed], dtype=torch.int64), known
     numbers = [_number(label, i) for i, label in enumerate(listed)]
     if names is None:
-        return torch.tensor(numbers, dtype=torch.int64), tuple(
-            f"class {i}" for i in range(max(numbers, default=-1) + 1)
-        )
+        names = [f"class {i}" for i in range(max(numbers, default=-1) + 1)]
     if numbers and max(numbers) >= len(names):
         where = numbers.index(max(numbers))
         raise DataError(
