@@ -1,4 +1,4 @@
-"""Tiny-ImageNet-200 and CUB-200-2011: lists beside folders of images."""
+"""Data sets that list single image files: Tiny-ImageNet-200 and CUB-200-2011."""
 
 import os
 
