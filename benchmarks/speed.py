@@ -187,7 +187,7 @@ def memory(rows: int, size: int) -> dict[str, float | None]:
 def extra_sizes(rows: int, size: int) -> float | None:
     """What `memory` asks of the fresh process. The factor is made beforehand: parameters are fixed."""
     problem = Problem(rows, size)
-    problem.normal.covariance.factor.table(problem.x.dtype)
+    kernels.sweep_table(problem.normal.covariance.factor, problem.x.dtype)
     kernels.release()
     extra = peak_extra_bytes(problem.gradient())
     return None if extra is None else extra / (problem.x.numel() * problem.x.element_size())

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remix.laplace import kernels, reference
-from remix.laplace.plane import Axis, plane_form, plane_sums, quadrant_sums
+from remix.laplace import LaplaceCovariance, kernels, reference
+from remix.laplace.plane import Axis, inner, plane_form, plane_sums
 
 NATIVE = kernels.native() is not None
 PATHS = ["torch", *(["native"] if NATIVE else [])]
@@ -19,13 +19,32 @@ def points(size: int, seed: int = 0, spread: float = 3.0) -> tuple[torch.Tensor,
     return source, first * spread, second * spread
 
 
+def quadrant_sums(source: torch.Tensor, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    return plane_sums(source, source, Axis.of(first), Axis.of(second))
+
+
+def dense_sums(source: torch.Tensor, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    """The same (4, D) by dense matrices. Ties in a coordinate are broken by its stable sort order."""
+    size = source.shape[0]
+    index = torch.arange(size)
+    rank1, rank2 = (torch.empty(size, dtype=torch.int64) for _ in range(2))
+    rank1[torch.argsort(first, stable=True)] = index
+    rank2[torch.argsort(second, stable=True)] = index
+    terms = reference.kernel(first) * reference.kernel(second) * source[None, :]
+    before1 = rank1[None, :] < rank1[:, None]
+    before2 = rank2[None, :] < rank2[:, None]
+    off = ~torch.eye(size, dtype=torch.bool)
+    masks = (before1 & before2, before1 & ~before2, ~before1 & before2, ~before1 & ~before2)
+    return torch.stack([(terms * (mask & off)).sum(1) for mask in masks])
+
+
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("size", [1, 2, 3, 16, 17, 31, 64, 100, 1025])
 def test_quadrant_sums_are_the_dense_sums(path, size):
     source, first, second = points(size, size)
     with kernels.use(path):
         got = quadrant_sums(source, first, second)
-    torch.testing.assert_close(got, reference.quadrant_sums(source, first, second), rtol=1e-13, atol=1e-13)
+    torch.testing.assert_close(got, dense_sums(source, first, second), rtol=1e-13, atol=1e-13)
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -79,7 +98,7 @@ def test_ties_and_huge_gaps(path, data):
     source = points(size, 5)[0]
     with kernels.use(path):
         got = quadrant_sums(source, first, second)
-    torch.testing.assert_close(got, reference.quadrant_sums(source, first, second), rtol=1e-13, atol=1e-13)
+    torch.testing.assert_close(got, dense_sums(source, first, second), rtol=1e-13, atol=1e-13)
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -102,8 +121,8 @@ def test_two_sources_travel_in_two_directions(path):
     right = points(60, 8)[0]
     with kernels.use(path):
         got = plane_sums(left, right, Axis.of(first), Axis.of(second))
-    torch.testing.assert_close(got[:2], reference.quadrant_sums(left, first, second)[:2], rtol=1e-13, atol=1e-13)
-    torch.testing.assert_close(got[2:], reference.quadrant_sums(right, first, second)[2:], rtol=1e-13, atol=1e-13)
+    torch.testing.assert_close(got[:2], dense_sums(left, first, second)[:2], rtol=1e-13, atol=1e-13)
+    torch.testing.assert_close(got[2:], dense_sums(right, first, second)[2:], rtol=1e-13, atol=1e-13)
 
 
 def test_positions_stay_accurate_on_a_long_axis():
@@ -127,3 +146,83 @@ def test_gradients_of_the_form(path, same_order):
 
     with kernels.use(path):
         assert torch.autograd.gradcheck(form, [v.clone().requires_grad_() for v in (left, right, first, second)])
+
+
+# --- inner products ---
+
+
+def vectors(size: int, seed: int) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    diag, weight, coord = torch.randn(3, size, generator=generator, dtype=torch.float64)
+    return [diag.abs() + 0.1, weight, 3 * coord]
+
+
+def dense_inner(first: list[torch.Tensor], second: list[torch.Tensor]) -> torch.Tensor:
+    return (reference.dense(*first) * reference.dense(*second)).sum()
+
+
+def pair(size: int, same_order: bool = False) -> list[torch.Tensor]:
+    both = vectors(size, 1) + vectors(size, 2)
+    if same_order:
+        both[5] = 0.3 * both[2] - 4
+    return [v.requires_grad_() for v in both]
+
+
+def assert_matches_dense(both: list[torch.Tensor]) -> None:
+    value = inner(LaplaceCovariance(*both[:3]), LaplaceCovariance(*both[3:]))
+    wanted = dense_inner(both[:3], both[3:])
+    torch.testing.assert_close(value, wanted, rtol=1e-12, atol=0)
+    gradients = torch.autograd.grad(value, both)
+    for got, right in zip(gradients, torch.autograd.grad(wanted, both), strict=True):
+        torch.testing.assert_close(got, right, rtol=1e-10, atol=1e-12 * float(right.abs().max() + 1))
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("same_order", [False, True])
+@pytest.mark.parametrize("size", [1, 2, 3, 40, 300])
+def test_value_and_all_six_gradients_are_the_dense_ones(path, same_order, size):
+    with kernels.use(path):
+        assert_matches_dense(pair(size, same_order))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_ties_zero_weights_and_far_groups(data):
+    size = data.draw(st.integers(1, 20))
+    both = vectors(size, 1) + vectors(size, 2)
+    choice = st.lists(st.sampled_from([0.0, 0.0, 1.0, -3.0, 800.0, 1e5]), min_size=size, max_size=size)
+    for k in (1, 4):
+        both[k] = both[k] * (torch.rand(size, generator=torch.Generator().manual_seed(k)) < 0.7)
+    for k in (2, 5):
+        both[k] = torch.tensor(data.draw(choice)).double()
+    value = inner(LaplaceCovariance(*both[:3]), LaplaceCovariance(*both[3:]))
+    torch.testing.assert_close(value, dense_inner(both[:3], both[3:]), rtol=1e-12, atol=0)
+
+
+def test_it_is_an_inner_product():
+    one, two = (LaplaceCovariance(*vectors(50, seed)) for seed in (1, 2))
+    torch.testing.assert_close(inner(one, two), inner(two, one), rtol=1e-13, atol=0)
+    torch.testing.assert_close(inner(one, one), one.to_dense().square().sum(), rtol=1e-13, atol=0)
+    torch.testing.assert_close(one.inner(two), inner(one, two), rtol=0, atol=0)
+    assert float(inner(one, two)) ** 2 <= float(inner(one, one) * inner(two, two))
+
+
+def test_batches_broadcast_and_float32_is_accumulated_in_float64():
+    batch = [torch.stack(v) for v in zip(vectors(30, 1), vectors(30, 2), strict=True)]
+    single = LaplaceCovariance(*vectors(30, 3))
+    got = inner(LaplaceCovariance(*batch), single)
+    wanted = [dense_inner([v[k] for v in batch], vectors(30, 3)) for k in range(2)]
+    torch.testing.assert_close(got, torch.stack(wanted), rtol=1e-12, atol=0)
+    small = [v.float() for v in vectors(30, 1)]
+    value = inner(LaplaceCovariance(*small), LaplaceCovariance(*small))
+    assert value.dtype == torch.float32
+    exact = dense_inner([v.double() for v in small], [v.double() for v in small])
+    assert float(value) == pytest.approx(float(exact), rel=1e-7)
+
+
+def test_what_does_not_fit_is_named():
+    one = LaplaceCovariance(*vectors(5, 1))
+    with pytest.raises(ValueError, match="second has dimension 6, expected 5"):
+        inner(one, LaplaceCovariance(*vectors(6, 1)))
+    with pytest.raises(ValueError, match=r"second has dtype torch\.float32"):
+        inner(one, LaplaceCovariance(*(v.float() for v in vectors(5, 1))))

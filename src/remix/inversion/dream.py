@@ -13,7 +13,7 @@ from remix.inversion.checkpoint import Checkpoint
 from remix.inversion.observed import frozen
 from remix.inversion.phases import Phase, Progress, run_phases
 from remix.inversion.targets import Targets
-from remix.laplace.noise import standard_normal
+from remix.laplace.normal import standard_normal
 
 __all__ = ["Dream", "chunks", "dream_in_chunks", "noise"]
 

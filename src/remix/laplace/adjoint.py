@@ -11,8 +11,7 @@ from torch import Tensor
 
 from remix.laplace import kernels
 from remix.laplace.blocked import scan
-from remix.laplace.factor import Factor, sweeps_of
-from remix.laplace.filters import UNWHITEN, UNWHITEN_T, WHITEN, WHITEN_T, Sweep, states
+from remix.laplace.factor import UNWHITEN, UNWHITEN_T, WHITEN, WHITEN_T, Factor, Sweep, states, sweeps_of
 
 __all__ = ["filter_adjoint", "inverse_diagonal_adjoint", "logdet_adjoint", "nll_adjoint"]
 
@@ -90,7 +89,7 @@ class _Rows:
     """Row operations of one factor, in the order of the coordinates."""
 
     def __init__(self, factor: Factor, dtype: torch.dtype):
-        self.factor, self.table = factor, factor.table(dtype)
+        self.factor, self.table = factor, kernels.sweep_table(factor, dtype)
 
     def run(self, x: Tensor, *sweeps: Sweep) -> Tensor:
         out = kernels.filter_rows(x, None, self.factor.order, self.factor.rank, sweeps)[0]
@@ -154,7 +153,7 @@ def _smooth(rows: _Rows, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def filter_adjoint(x: Tensor, cotangent: Tensor, factor: Factor, mode: str) -> Gradients:
-    """Parameter gradients of <cotangent, operation(x)>, both (B, D); see `filters.SWEEPS` for the modes."""
+    """Parameter gradients of <cotangent, operation(x)>, both (B, D); see `factor.SWEEPS` for the modes."""
     rows = _Rows(factor, x.dtype)
     if mode == "matvec":
         return _kernel_adjoint(rows, x, cotangent)

@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor
 
-from remix.laplace.filters import Sweep
+from remix.laplace.factor import Sweep
 
 __all__ = ["factorise", "filter_rows", "scan"]
 

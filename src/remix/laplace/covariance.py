@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributions import Distribution
 
 from remix.laplace import kernels, ops
-from remix.laplace.factor import Factor
-from remix.laplace.filters import DOWN, SWEEPS
+from remix.laplace.factor import DOWN, SWEEPS, Factor
+from remix.laplace.plane import inner
 from remix.laplace.reference import dense
 from remix.laplace.validate import (
     broadcast,
@@ -68,7 +69,7 @@ class LaplaceCovariance:
     diag, weight, coord = Given(), Given(), Given()
 
     def __init__(self, diag: Tensor, weight: Tensor, coord: Tensor, validate_args: bool | None = None):
-        self._validate = _default_validation() if validate_args is None else validate_args
+        self._validate = bool(Distribution._validate_args) if validate_args is None else validate_args
         check_parameters(diag, weight, coord, values=self._validate)
         self._shape = broadcast(diag=diag.shape, weight=weight.shape, coord=coord.shape)
         self.diag, self.weight, self.coord = diag, weight, coord
@@ -197,7 +198,7 @@ class LaplaceCovariance:
         ends: list[Tensor] = []
 
         def one(part: Tensor, vectors: tuple[Tensor, Tensor, Tensor], factor: Factor) -> Tensor:
-            out = ops.filter_op(part, *vectors, *factor.tensors, factor.table(part.dtype), mode)
+            out = ops.filter_op(part, *vectors, *factor.tensors, kernels.sweep_table(factor, part.dtype), mode)
             if self._validate and checks_possible(out):
                 # A value that is not finite spoils the state of a sweep for good: where the last one ends tells all.
                 end = factor.order[0 if DOWN[SWEEPS[mode][-1]] else -1]
@@ -255,7 +256,7 @@ class LaplaceCovariance:
         locs = iter(centre.expand(self.diag.shape).reshape(-1, self.dim).unbind(0))
 
         def one(part: Tensor, vectors: tuple[Tensor, Tensor, Tensor], factor: Factor) -> Tensor:
-            centre, table = next(locs), factor.table(part.dtype)
+            centre, table = next(locs), kernels.sweep_table(factor, part.dtype)
             in_rows = torch.is_grad_enabled() and (part.requires_grad or centre.requires_grad)
             keep = in_rows and not any(v.requires_grad for v in vectors) and not torch.compiler.is_compiling()
             tensors = (*factor.tensors, table)
@@ -290,8 +291,6 @@ class LaplaceCovariance:
 
     def inner(self, other: LaplaceCovariance) -> Tensor:
         """Frobenius inner product <Sigma, Sigma'>, exact, in O(D log D)."""
-        from remix.laplace.inner import inner
-
         return inner(self, other)
 
     def to_dense(self, limit: int = DENSE_LIMIT) -> Tensor:
@@ -311,9 +310,3 @@ def _factorise(vectors: Sequence[Tensor]) -> list[Factor]:
     """The factors of diag, weight, coord (..., D)."""
     rows = [v.detach().reshape(-1, v.shape[-1]).unbind(0) for v in vectors]
     return [Factor(*ops.factor_op(*triple)) for triple in zip(*rows, strict=True)]
-
-
-def _default_validation() -> bool:
-    from torch.distributions import Distribution
-
-    return bool(Distribution._validate_args)

@@ -16,25 +16,15 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from remix.laplace import blocked, filters, reference
-from remix.laplace.filters import VECTORS, Sweep
+from remix.laplace import blocked, factor, reference
+from remix.laplace.factor import VECTORS, Factor, Sweep
 from remix.laplace.native_library import NativeLibrary, find_library
 from remix.laplace.validate import checks_possible
 
 __all__ = [
-    "PATHS",
-    "KernelStatus",
-    "argsort",
-    "empty",
-    "factorise",
-    "filter_rows",
-    "native",
-    "release",
-    "same",
-    "status",
-    "sweep_table",
-    "use",
-]
+    "PATHS", "KernelStatus", "argsort", "empty", "factorise", "filter_rows", "native", "release", "same",
+    "single_thread", "status", "sweep_table", "threads", "use",
+]  # fmt: skip
 
 PATHS = ("native", "torch", "reference")
 _forced: list[str] = []
@@ -82,7 +72,7 @@ def release() -> None:
     """Gives the unused memory that the native kernels keep for the next call (at most 384 MiB) back to the system."""
     library = _load()[0]
     if library is not None:
-        library.handle.remix_release()
+        library.call("remix_release")
 
 
 def empty(rows: int, columns: int, dtype: torch.dtype) -> Tensor:
@@ -157,7 +147,7 @@ def _path_for(tensor: Tensor) -> str:
 
 
 def factorise(diag: Tensor, weight: Tensor, coord: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(order, rank, vectors) of a `remix.laplace.factor.Factor` from parameters (D,), by the path in use."""
+    """(order, rank, vectors) of a `Factor` from parameters (D,), by the path in use."""
     diag, weight, coord = (v.double().contiguous() for v in (diag, weight, coord))
     path = _path_for(diag)
     if path == "native" and (library := native()):
@@ -192,11 +182,16 @@ def argsort(coord: Tensor) -> Tensor:
     return torch.argsort(coord.detach(), stable=True)
 
 
-def sweep_table(vectors: Tensor, dtype: torch.dtype) -> Tensor:
-    """`filters.sweep_table`, by the path in use. No operator, so traced by torch.compile and vmap: then by torch."""
-    if checks_possible(vectors) and _path_for(vectors) == "native" and (library := native()):
-        return library.sweep_table(vectors, dtype)
-    return filters.sweep_table(vectors, dtype)
+def sweep_table(of: Factor, dtype: torch.dtype) -> Tensor:
+    """Coefficients of the four sweeps in the dtype of the data, (4, D, 4), by the path in use; made once."""
+    if dtype not in of.tables:
+        with torch.inference_mode(False):  # what is kept must serve autograd later
+            # No operator, so traced by torch.compile and vmap: then by torch.
+            seen = checks_possible(of.vectors) and _path_for(of.vectors) == "native"
+            library = native() if seen else None
+            make = factor.sweep_table if library is None else library.sweep_table
+            of.tables[dtype] = make(of.vectors, dtype)
+    return of.tables[dtype]
 
 
 def filter_rows(
@@ -213,3 +208,24 @@ def filter_rows(
     if path == "native" and (library := native()):
         return library.filter_rows(x, loc, rank, sweeps, squares, keep)
     return (reference if path == "reference" else blocked).filter_rows(x, loc, order, sweeps, squares, keep)
+
+
+def threads(work: int = 1 << 30) -> int:
+    """Threads for a native call on ``work`` numbers: torch's setting, or one where starting a thread costs more."""
+    return torch.get_num_threads() if work > 1 << 17 else 1
+
+
+@contextmanager
+def single_thread() -> Iterator[None]:
+    """One torch thread for a while; also a decorator.
+
+    For LAPACK, whose factorisations differ in the last bits with the number of threads, and for long loops of short
+    operations on blocks that fit the cache: there waking threads costs more than they do, many times more on a machine
+    with other work.
+    """
+    count = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(count)

@@ -5,20 +5,57 @@ from __future__ import annotations
 import ctypes
 import os
 import weakref
-from ctypes import c_int, c_int64, c_size_t, c_uint64, c_void_p
+from ctypes import c_double, c_int, c_int64, c_size_t, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from remix.laplace.filters import Sweep
+from remix.laplace.factor import Sweep
 
-__all__ = ["ABI", "NativeLibrary", "find_library"]
+__all__ = ["ABI", "NativeLibrary", "find_library", "find_openmp"]
 
 ABI = 2  # raised whenever a function is added or changes: an old library steps aside instead of failing
 LARGE = 1 << 22  # bytes from which results live in reusable blocks
 ISA_NAMES = ("generic", "avx2", "avx512")
+
+_P, _I, _D, _T = c_void_p, c_int64, c_double, c_int
+# name -> (result, arguments)
+_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
+    "remix_take_block": (_P, [_I]),
+    "remix_give_block": (None, [_P]),
+    "remix_release": (None, []),
+    "remix_lend_threads": (None, [_P]),
+    "remix_argsort": (_T, [_I, _P, _P]),
+    "remix_factorise": (_T, [_I, *[_P] * 6]),
+    "remix_plane_sums": (_T, [_I, *[_P] * 7, _T]),
+    "remix_line_sums": (_T, [_I, *[_P] * 5]),
+    "remix_precision": (_T, [_I, *[_P] * 4]),
+    "remix_precision_adjoint": (_T, [_I, *[_P] * 5]),
+    "remix_kl_line": (_T, [_I, *[_P] * 8]),
+    "remix_fit_trim": (None, []),
+    "remix_fit_path": (_I, [_P, _P, _P, _I, _I, _P]),
+}
+# The same for functions that exist for float32 and float64, with the ends of their names.
+_TYPED: dict[tuple[str, str], dict[str, tuple[Any, list[Any]]]] = {
+    ("float", "double"): {
+        "remix_filter_": (_T, [_P, _I, _I, _I, _P, _P, _P, _T, _P, _T, _P, _P, _I, _T]),
+        "remix_gradients_": (_T, [_P, _I, _I, _I, *[_P] * 6, _T]),
+        "remix_sample_": (_T, [c_uint64, _I, _I, *[_P] * 4, _T]),
+        "remix_table_": (None, [_I, _P, _P]),
+    },
+    ("f32", "f64"): {
+        "remix_fit_workspace_": (_I, [_I, _I]),
+        "remix_fit_tiles_": (None, [_P, _I, _I, _P, _P, _T]),
+        "remix_fit_nll_": (_D, [_P, _I, _I, _P, _P, _P, _P, _P, _T]),
+        "remix_fit_rows_": (_D, [_P, _I, _I, _P, _P, _P, _P, _T]),
+        "remix_fit_edges_": (None, [_P, _I, _P, _P, _I, _D, _P, _T]),
+        "remix_fit_reinsert_": (_I, [_P, _I, _I, _I, _P, _P, _D, _P, _P, _P, _P]),
+        "remix_fit_largest_": (None, [_P, _I, _I, _I, _P, _T]),
+        "remix_frobenius_": (_D, [_P, _I, _I, _I, _P, _P, _P, _P, _P, _T]),
+    },
+}
 
 
 def find_library() -> Path | None:
@@ -46,10 +83,6 @@ def _require_whole_file(path: Path) -> None:
             raise OSError(f"{path.name} is damaged: the file ends too early")
 
 
-def _pointer(tensor: Tensor | None) -> c_void_p:
-    return c_void_p(None if tensor is None else tensor.data_ptr())
-
-
 class NativeLibrary:
     """Typed calls into the library. Tensors must be on the CPU; shapes are the caller's duty.
 
@@ -67,39 +100,28 @@ class NativeLibrary:
         if abi != ABI:
             raise OSError(f"{path.name} has ABI {abi}, this version of remix needs {ABI}: reinstall it")
         self.isa = ISA_NAMES[self.handle.remix_isa()]
+        self._functions: dict[tuple[str, torch.dtype | None], Any] = {}
+        for name, signature in _SIGNATURES.items():
+            self._functions[name, None] = self._function(name, signature)
+        for ends, signatures in _TYPED.items():
+            for name, signature in signatures.items():
+                for dtype, end in zip((torch.float32, torch.float64), ends, strict=True):
+                    self._functions[name, dtype] = self._function(name + end, signature)
         self.threads = self._borrow_threads()
-        argtypes: list[Any] = [c_void_p, c_int64, c_int64, c_int64, *[c_void_p] * 3, c_int, c_void_p, c_int]
-        argtypes += [c_void_p, c_void_p, c_int64, c_int]
-        self._filter = {torch.float32: self.handle.remix_filter_float, torch.float64: self.handle.remix_filter_double}
-        for function in self._filter.values():
-            function.argtypes, function.restype = argtypes, c_int
-        argtypes = [c_void_p, c_int64, c_int64, c_int64, *[c_void_p] * 6, c_int]
-        self._gradients = {
-            torch.float32: self.handle.remix_gradients_float,
-            torch.float64: self.handle.remix_gradients_double,
-        }
-        for function in self._gradients.values():
-            function.argtypes, function.restype = argtypes, c_int
-        self._sample = {torch.float32: self.handle.remix_sample_float, torch.float64: self.handle.remix_sample_double}
-        for function in self._sample.values():
-            function.argtypes = [c_uint64, c_int64, c_int64, *[c_void_p] * 4, c_int]
-            function.restype = c_int
-        self.handle.remix_take_block.argtypes, self.handle.remix_take_block.restype = [c_int64], c_void_p
-        self.handle.remix_give_block.argtypes, self.handle.remix_give_block.restype = [c_void_p], None
-        self.handle.remix_argsort.argtypes, self.handle.remix_argsort.restype = [c_int64, c_void_p, c_void_p], c_int
-        self.handle.remix_factorise.argtypes = [c_int64] + [c_void_p] * 6
-        self.handle.remix_factorise.restype = c_int
-        self._table = {torch.float32: self.handle.remix_table_float, torch.float64: self.handle.remix_table_double}
-        for function in self._table.values():
-            function.argtypes, function.restype = [c_int64, c_void_p, c_void_p], None
-
         self._memcmp = ctypes.CDLL(None).memcmp
         self._memcmp.argtypes, self._memcmp.restype = [c_void_p, c_void_p, c_size_t], c_int
 
+    def _function(self, name: str, signature: tuple[Any, list[Any]]) -> Any:
+        function = getattr(self.handle, name)
+        function.restype, function.argtypes = signature
+        return function
+
+    def call(self, name: str, *arguments: Any, dtype: torch.dtype | None = None) -> Any:
+        """Call a function, that of ``dtype`` where its name ends in "_"; tensors, contiguous, are passed by address."""
+        return self._functions[name, dtype](*(a.data_ptr() if isinstance(a, Tensor) else a for a in arguments))
+
     def _borrow_threads(self) -> str:
         """Makes the kernels run on torch's own threads where they are GNU OpenMP's; says whose threads they run on."""
-        lend = self.handle.remix_lend_threads
-        lend.argtypes, lend.restype = [c_void_p], None
         runtime = find_openmp()
         if runtime is None:
             return "own"
@@ -107,9 +129,9 @@ class NativeLibrary:
             pool = ctypes.CDLL(str(runtime), mode=os.RTLD_NOLOAD | os.RTLD_NOW).GOMP_parallel
         except (OSError, AttributeError):
             return "own"
-        lend(ctypes.cast(pool, c_void_p))
+        self.call("remix_lend_threads", ctypes.cast(pool, c_void_p))
         # The threads of a pool do not live on in a forked child: there, own ones.
-        os.register_at_fork(after_in_child=lambda: lend(None))
+        os.register_at_fork(after_in_child=lambda: self.call("remix_lend_threads", None))
         return "torch"
 
     def empty(self, rows: int, size: int, dtype: torch.dtype) -> Tensor:
@@ -121,7 +143,7 @@ class NativeLibrary:
         count = rows * size * dtype.itemsize
         if count < LARGE:
             return torch.empty(rows, size, dtype=dtype)
-        address = self.handle.remix_take_block(count)
+        address = self.call("remix_take_block", count)
         if not address:
             raise MemoryError(f"no memory for {rows} x {size} numbers ({count / 2**20:.0f} MiB)")
         buffer = (ctypes.c_char * count).from_address(address)
@@ -129,13 +151,7 @@ class NativeLibrary:
         return torch.frombuffer(buffer, dtype=dtype).view(rows, size)
 
     def filter_rows(
-        self,
-        x: Tensor,
-        loc: Tensor | None,
-        rank: Tensor,
-        sweeps: tuple[Sweep, ...],
-        squares: bool,
-        keep: bool,
+        self, x: Tensor, loc: Tensor | None, rank: Tensor, sweeps: tuple[Sweep, ...], squares: bool, keep: bool
     ) -> tuple[Tensor | None, Tensor | None]:
         """As `remix.laplace.blocked.filter_rows`, with ``rank`` (D,) int32: coordinate -> sorted position."""
         if x.stride(-1) != 1:
@@ -148,10 +164,10 @@ class NativeLibrary:
         if rows == 0:
             return out, total
         first, second = sweeps[0], sweeps[1] if len(sweeps) > 1 else None
-        failed = self._filter[x.dtype](
-            _pointer(x), x.stride(0), rows, size, _pointer(loc), _pointer(rank),
-            _pointer(first.coef), first.down, _pointer(second.coef if second else None), bool(second and second.down),
-            _pointer(total), _pointer(out), size, torch.get_num_threads(),
+        failed = self.call(
+            "remix_filter_", x, x.stride(0), rows, size, loc, rank, first.coef, first.down,
+            second.coef if second else None, bool(second and second.down), total, out, size, torch.get_num_threads(),
+            dtype=x.dtype,
         )  # fmt: skip
         if failed:
             raise MemoryError(f"no memory for the scratch tiles of {rows} x {size} rows")
@@ -169,10 +185,8 @@ class NativeLibrary:
         parameters = torch.empty(4, size, dtype=torch.float64)
         if not rows:
             return out, parameters.zero_()
-        if self._gradients[x.dtype](
-            _pointer(x), x.stride(0), rows, size, _pointer(loc), _pointer(rank), _pointer(vectors),
-            _pointer(row_weight), _pointer(out), _pointer(parameters), torch.get_num_threads(),
-        ):  # fmt: skip
+        arguments = (loc, rank, vectors, row_weight, out, parameters, torch.get_num_threads())
+        if self.call("remix_gradients_", x, x.stride(0), rows, size, *arguments, dtype=x.dtype):
             raise MemoryError(f"no memory for the scratch tiles of {rows} x {size} rows")
         return out, parameters
 
@@ -180,13 +194,11 @@ class NativeLibrary:
         self, seed: int, rows: int, rank: Tensor, dtype: torch.dtype, sweep: Sweep | None, loc: Tensor | None
     ) -> Tensor:
         """(rows, D) standard normal draws through an upward sweep, plus loc. A row depends on seed and number only."""
-        out = self.empty(rows, rank.shape[0], dtype)
-        coef = sweep.coef if sweep else None
-        if rows and self._sample[dtype](
-            seed, rows, rank.shape[0], _pointer(rank), _pointer(coef), _pointer(loc), _pointer(out),
-            torch.get_num_threads(),
-        ):  # fmt: skip
-            raise MemoryError(f"no memory for the scratch tiles of {rows} x {rank.shape[0]} draws")
+        size = rank.shape[0]
+        out = self.empty(rows, size, dtype)
+        arguments = (rank, sweep.coef if sweep else None, loc, out, torch.get_num_threads())
+        if rows and self.call("remix_sample_", seed, rows, size, *arguments, dtype=dtype):
+            raise MemoryError(f"no memory for the scratch tiles of {rows} x {size} draws")
         return out
 
     def same(self, one: Tensor, other: Tensor) -> bool:
@@ -196,7 +208,7 @@ class NativeLibrary:
     def argsort(self, coord: Tensor) -> Tensor:
         """Stable argsort of contiguous float64 coordinates (D,)."""
         order = torch.empty(coord.shape[0], dtype=torch.int64)
-        if self.handle.remix_argsort(coord.shape[0], _pointer(coord), _pointer(order)):
+        if self.call("remix_argsort", coord.shape[0], coord, order):
             raise MemoryError(f"no memory to sort {coord.shape[0]} coordinates")
         return order
 
@@ -205,12 +217,12 @@ class NativeLibrary:
         size = diag.shape[0]
         order, rank = torch.empty(size, dtype=torch.int64), torch.empty(size, dtype=torch.int32)
         vectors = torch.empty(10, size, dtype=torch.float64)
-        if self.handle.remix_factorise(size, *map(_pointer, (diag, weight, coord, order, rank, vectors))):
+        if self.call("remix_factorise", size, diag, weight, coord, order, rank, vectors):
             raise MemoryError(f"no memory to sort {size} coordinates")
         return order, rank, vectors
 
     def sweep_table(self, vectors: Tensor, dtype: torch.dtype) -> Tensor:
-        """As `remix.laplace.filters.sweep_table`."""
+        """As `remix.laplace.factor.sweep_table`."""
         table = torch.empty(4, vectors.shape[1], 4, dtype=dtype)
-        self._table[dtype](vectors.shape[1], _pointer(vectors), _pointer(table))
+        self.call("remix_table_", vectors.shape[1], vectors, table, dtype=dtype)
         return table

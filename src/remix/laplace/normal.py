@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
+from remix.laplace import kernels
 from remix.laplace.covariance import DENSE_LIMIT, Given, LaplaceCovariance
-from remix.laplace.sampling import draw
+from remix.laplace.factor import UNWHITEN, sweeps_of
 from remix.laplace.validate import broadcast, check_rows, checks_possible, compute_dtype, require_finite
 
 if TYPE_CHECKING:
     from remix.laplace.basis import Basis
     from remix.laplace.fitting.report import FitReport
 
-__all__ = ["LaplaceNormal"]
+__all__ = ["LaplaceNormal", "standard_normal"]
 
 
 class LaplaceNormal(Distribution):
@@ -60,7 +62,7 @@ class LaplaceNormal(Distribution):
         self.basis = basis
         self.report: FitReport | None = None
         super().__init__(batch_shape, event_shape, validate_args=False)
-        self._validate_args = _validate(validate_args)
+        self._validate_args = bool(Distribution._validate_args) if validate_args is None else validate_args
         if self._validate_args and checks_possible(loc):
             require_finite("loc", loc.detach())
 
@@ -134,8 +136,8 @@ class LaplaceNormal(Distribution):
         """Draws, differentiable in loc and in the covariance; ``generator`` makes them repeatable."""
         shape = torch.Size(sample_shape)
         if self.basis is None:
-            return draw(self.covariance, self.loc, shape, generator)
-        return self.basis.inverse(draw(self.covariance, None, shape, generator)) + self.loc
+            return _draw(self.covariance, self.loc, shape, generator)
+        return self.basis.inverse(_draw(self.covariance, None, shape, generator)) + self.loc
 
     def sample(self, sample_shape: Any = (), generator: torch.Generator | None = None) -> Tensor:
         """Draws without gradients."""
@@ -155,5 +157,44 @@ class LaplaceNormal(Distribution):
         return repr(self) if self.report is None else f"{self!r}\n{self.report}"
 
 
-def _validate(validate_args: bool | None) -> bool:
-    return bool(Distribution._validate_args) if validate_args is None else validate_args
+def _draw(
+    covariance: LaplaceCovariance, loc: Tensor | None, sample_shape: torch.Size, generator: torch.Generator | None
+) -> Tensor:
+    """loc + L noise, shape sample_shape + batch_shape + (D,); differentiable in loc and the parameters.
+
+    The native path takes one number from ``generator`` and makes its own noise from it: for a given generator the
+    draws are the same with and without gradients and for any number of threads, but they are not those of the torch
+    path.
+    """
+    dtype = compute_dtype(covariance.dtype)
+    shape = torch.Size((*sample_shape, *covariance.batch_shape, covariance.dim))
+    library = kernels.native() if covariance.device.type == "cpu" and not torch.compiler.is_compiling() else None
+    tracked = torch.is_grad_enabled() and any(v.requires_grad for v in (*covariance.parameters, loc) if v is not None)
+    if library is None:
+        rows = covariance.unwhiten(standard_normal(shape, generator, dtype, covariance.device))
+        return rows if loc is None else rows + loc
+    factors = covariance.factors
+    locs: list[Tensor | None] = [None] * len(factors)
+    if loc is not None and not tracked:
+        locs = list(loc.detach().to(dtype).expand(shape[len(sample_shape) :]).reshape(-1, covariance.dim).contiguous())
+    parts = []
+    for factor, centre in zip(factors, locs, strict=True):
+        seed = int(torch.randint(2**63 - 1, (), generator=generator))
+        sweep = None if tracked else sweeps_of(kernels.sweep_table(factor, dtype), UNWHITEN)[0]
+        parts.append(library.sample_rows(seed, math.prod(sample_shape), factor.rank, dtype, sweep, centre))
+    rows = (torch.stack(parts, 1) if len(parts) > 1 else parts[0]).reshape(shape)
+    if not tracked:
+        return rows
+    rows = covariance.unwhiten(rows)
+    return rows if loc is None else rows + loc
+
+
+def standard_normal(
+    shape: Sequence[int], generator: torch.Generator | None, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    """Standard normal numbers, drawn where the generator lives and then moved: a seed means the same on every device.
+
+    Without a generator they are drawn on the device, from torch's own.
+    """
+    source = device if generator is None else generator.device
+    return torch.randn(tuple(shape), generator=generator, dtype=dtype, device=source).to(device)

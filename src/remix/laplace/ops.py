@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from remix.laplace import adjoint, kernels
-from remix.laplace.factor import Factor, sweeps_of
-from remix.laplace.filters import SWEEPS, TRANSPOSE, WHITEN, WHITEN_T
+from remix.laplace.factor import SWEEPS, TRANSPOSE, WHITEN, WHITEN_T, Factor, sweeps_of
 from remix.laplace.validate import compute_dtype
 
 __all__ = ["factor_op", "filter_op", "inverse_diagonal_op", "logdet_op", "nll_op"]
@@ -48,7 +47,7 @@ def filter_op(
     x: Tensor, diag: Tensor, weight: Tensor, coord: Tensor,
     order: Tensor, rank: Tensor, vectors: Tensor, logdet: Tensor, table: Tensor, mode: str,
 ) -> Tensor:  # fmt: skip
-    """One of `filters.SWEEPS` applied to rows x (B, D)."""
+    """One of `factor.SWEEPS` applied to rows x (B, D)."""
     out = kernels.filter_rows(x, None, order, rank, sweeps_of(table, *SWEEPS[mode]))[0]
     assert out is not None
     return out

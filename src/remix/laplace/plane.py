@@ -1,22 +1,27 @@
 """Kernel sums in the plane: sums over pairs of exp(-distance on one axis - distance on another), in O(D log D).
 
-They give the inner product of two Laplace covariances and the trace in their KL divergence when the two sort the
-coordinates differently (docs/mathematics.md, "Sums in the plane"). Everything is computed in float64.
+They give the inner product of two Laplace covariances, and the trace in their KL divergence (`remix.laplace.kl`), when
+the two sort the coordinates differently (docs/mathematics.md, "Sums in the plane"). All in float64.
 """
 
 from __future__ import annotations
 
-import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from remix.laplace import blocked, kernels
 
-__all__ = ["Axis", "plane_form", "plane_sums", "quadrant_sums"]
+if TYPE_CHECKING:
+    from remix.laplace.covariance import LaplaceCovariance
+
+__all__ = [
+    "Axis", "Part", "call_native", "check_alike", "inner", "over_pairs", "plane_form", "plane_sums", "runs_natively",
+]  # fmt: skip
 
 # exp(-1024) is 0 in float64: a longer gap, infinite ones included, separates just as well.
 _FAR = 1024.0
@@ -71,21 +76,17 @@ def runs_natively(tensor: Tensor) -> bool:
     return tensor.device.type == "cpu" and kernels.native() is not None
 
 
-def call_native(name: str, *arrays: Tensor | None, threads: bool = False) -> None:
-    """Calls a C function of (D, pointers to the arrays[, threads]); D is the length of the first array.
+def call_native(name: str, first: Tensor, *arrays: Tensor | None, threads: bool = False) -> None:
+    """Calls a C function of (D, pointers to the arrays[, threads]); D is the length of ``first``.
 
     Raises:
         MemoryError: the function returned that it has no memory for its own arrays.
     """
     library = kernels.native()
-    if library is None:
-        raise RuntimeError("the native library is not in use")
-    dense = [None if v is None else v.contiguous() for v in arrays]  # outputs are contiguous: not copied
-    size = next(len(v) for v in dense if v is not None)
-    arguments: list[Any] = [ctypes.c_int64(size)]
-    arguments += [ctypes.c_void_p(None if v is None else v.data_ptr()) for v in dense]
-    arguments += [ctypes.c_int(torch.get_num_threads())] if threads else []
-    if getattr(library.handle, name)(*arguments):
+    assert library is not None
+    size = len(first)
+    dense = [None if v is None else v.contiguous() for v in (first, *arrays)]  # outputs are contiguous: not copied
+    if library.call(name, size, *dense, *([torch.get_num_threads()] if threads else [])):
         raise MemoryError(f"{name}: no memory for {size} coordinates")
 
 
@@ -105,11 +106,6 @@ def plane_sums(left: Tensor, right: Tensor, first: Axis, second: Axis) -> Tensor
     arrays = (order, first.gap, second.order, second.gap, left.double(), right.double(), sums)
     call_native("remix_plane_sums", *arrays, threads=True)
     return sums
-
-
-def quadrant_sums(source: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """The four quadrant sums of points with coordinates ``first``, ``second`` (D,): see `reference.quadrant_sums`."""
-    return plane_sums(source, source, Axis.of(first), Axis.of(second))
 
 
 def plane_form(left: Tensor, right: Tensor, first: Axis, second: Axis) -> Tensor:
@@ -208,3 +204,60 @@ def _levels(left: Tensor, right: Tensor, rank: Tensor, first: Tensor, second: Te
             sums[row].index_add_(0, place, takes * _scan(decay, sent))
             sums[row + 1].index_add_(0, place, takes * _scan_down(decay, sent))
     return sums[:, :size]
+
+
+def inner(first: LaplaceCovariance, second: LaplaceCovariance) -> Tensor:
+    """<Sigma1, Sigma2>_F = tr(Sigma1 Sigma2), differentiable in all six parameter vectors in closed form.
+
+    O(D) when both sort their coordinates the same way, O(D log D) otherwise; float64 inside. Batch shapes broadcast;
+    the result has the broadcast batch shape and the dtype of the parameters.
+
+    Raises:
+        ValueError: the two have different dimensions, dtypes or devices.
+    """
+    check_alike("second", first, second)
+    return over_pairs(_inner, first, second)
+
+
+class Part(NamedTuple):
+    """One covariance of a batch: diag and weight in float64 (D,), and the axis of its coordinates."""
+
+    diag: Tensor
+    weight: Tensor
+    axis: Axis
+
+
+def _inner(first: Part, second: Part) -> Tensor:
+    product = first.weight * second.weight
+    diagonal = torch.dot(first.diag + first.weight.square(), second.diag + second.weight.square())
+    return diagonal + 2 * plane_form(product, product, first.axis, second.axis)
+
+
+def over_pairs(function: Callable[[Part, Part], Tensor], first: LaplaceCovariance, second: LaplaceCovariance) -> Tensor:
+    """A scalar function of two covariances over their broadcast batch, one pair after the other, in their dtype."""
+    batch = torch.broadcast_shapes(first.batch_shape, second.batch_shape)
+    ones, others = (_parts(c if c.batch_shape == batch else c.expand(batch)) for c in (first, second))
+    values = [function(one, other) for one, other in zip(ones, others, strict=True)]
+    return torch.stack(values).reshape(batch).to(first.dtype)
+
+
+def _parts(covariance: LaplaceCovariance) -> list[Part]:
+    """The covariances of the batch, with the order that their factorisation has already found.
+
+    Copies: autograd keeps the factors of a product, and does not see all that may be done to a parameter meanwhile.
+    """
+    return [
+        Part(diag.to(torch.float64, copy=True), weight.to(torch.float64, copy=True), Axis.of(coord, factor.order))
+        for (diag, weight, coord), factor in covariance._each()
+    ]
+
+
+def check_alike(name: str, first: LaplaceCovariance, second: LaplaceCovariance) -> None:
+    """Raises a ValueError that names the argument unless dimension, dtype and device agree."""
+    for what, one, other in (
+        ("dimension", first.dim, second.dim),
+        ("dtype", first.diag.dtype, second.diag.dtype),
+        ("device", first.diag.device, second.diag.device),
+    ):
+        if one != other:
+            raise ValueError(f"{name} has {what} {other}, expected {one} as in the one it is combined with")

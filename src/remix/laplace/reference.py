@@ -11,19 +11,9 @@ import math
 import torch
 from torch import Tensor
 
-from remix.laplace.filters import Sweep
+from remix.laplace.factor import Sweep
 
-__all__ = [
-    "dense",
-    "factorise",
-    "filter_rows",
-    "frobenius_data_term",
-    "inner",
-    "kalman",
-    "kernel",
-    "log_prob",
-    "quadrant_sums",
-]
+__all__ = ["dense", "factorise", "filter_rows", "kalman", "kernel"]
 
 
 def kernel(coord: Tensor) -> Tensor:
@@ -34,14 +24,6 @@ def kernel(coord: Tensor) -> Tensor:
 def dense(diag: Tensor, weight: Tensor, coord: Tensor) -> Tensor:
     """Sigma = diag(d) + diag(w) K(a) diag(w), shape (D, D)."""
     return torch.diag(diag) + weight[:, None] * kernel(coord) * weight[None, :]
-
-
-def log_prob(x: Tensor, loc: Tensor, diag: Tensor, weight: Tensor, coord: Tensor) -> Tensor:
-    """log N(x; loc, Sigma) of each row, by a dense Cholesky factor; shape (B,)."""
-    factor = torch.linalg.cholesky(dense(diag, weight, coord))
-    z = torch.linalg.solve_triangular(factor, (x - loc).mT, upper=False)
-    logdet = 2 * factor.diagonal().log().sum()
-    return -0.5 * (z.square().sum(0) + logdet + x.shape[-1] * math.log(2 * math.pi))
 
 
 def kalman(diag: Tensor, weight: Tensor, coord: Tensor) -> dict[str, Tensor]:
@@ -96,33 +78,3 @@ def filter_rows(
         if number == 0 and squares:
             total = rows.double().square().sum(1)
     return (torch.empty_like(rows).index_copy_(1, order, rows) if keep else None), total
-
-
-def frobenius_data_term(rows: Tensor, diag: Tensor, weight: Tensor, coord: Tensor) -> Tensor:
-    """sum_n v_n' Sigma v_n of the centred rows v_n: what ties the Frobenius loss to the data."""
-    return torch.einsum("ni,ij,nj->", rows, dense(diag, weight, coord), rows)
-
-
-def inner(first: tuple[Tensor, Tensor, Tensor], second: tuple[Tensor, Tensor, Tensor]) -> Tensor:
-    """<Sigma1, Sigma2>_F of two (diag, weight, coord) triples, by dense matrices."""
-    return (dense(*first) * dense(*second)).sum()
-
-
-def quadrant_sums(source: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """Kernel sums in the plane, split by quadrant, shape (4, D).
-
-    Row 0: sum over j with first_j <= first_i, second_j <= second_i (j != i) of source_j exp(-|first_i - first_j| -
-    |second_i - second_j|); row 1: first <=, second >; row 2: first >, second <=; row 3: both >. Ties in a coordinate
-    are broken by the stable sort order of that coordinate.
-    """
-    size = source.shape[0]
-    index = torch.arange(size)
-    rank1, rank2 = (torch.empty(size, dtype=torch.int64) for _ in range(2))
-    rank1[torch.argsort(first, stable=True)] = index
-    rank2[torch.argsort(second, stable=True)] = index
-    terms = kernel(first) * kernel(second) * source[None, :]
-    before1 = rank1[None, :] < rank1[:, None]
-    before2 = rank2[None, :] < rank2[:, None]
-    off = ~torch.eye(size, dtype=torch.bool)
-    masks = (before1 & before2, before1 & ~before2, ~before1 & before2, ~before1 & ~before2)
-    return torch.stack([(terms * (mask & off)).sum(1) for mask in masks])

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from remix.laplace.noise import standard_normal
+from remix.laplace.normal import standard_normal
 from remix.networks import Backbone
 from remix.statistics.drift import Drift
 from remix.statistics.records import check_labels, is_count

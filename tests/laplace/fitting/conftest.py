@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from remix.laplace import LaplaceCovariance, LaplaceNormal, kernels
-from remix.laplace.fitting.prepare import Rows, Standardised, standardise
+from remix.laplace.fitting.rows import Rows
+from remix.laplace.fitting.standardise import Standardised, standardise
 
 
 @pytest.fixture(params=["native", "torch"])

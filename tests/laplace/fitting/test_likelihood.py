@@ -1,11 +1,12 @@
 import math
 
+import numpy as np
 import pytest
 import torch
 
 from remix.laplace import kernels, reference
-from remix.laplace.fitting.likelihood import Chain, ChainData, maximise
-from remix.laplace.fitting.path import chain_start
+from remix.laplace.fitting.likelihood import Chain, ChainData, maximise, minimise
+from remix.laplace.fitting.order import chain_start
 
 
 def _chain(size: int, seed: int = 3) -> Chain:
@@ -18,7 +19,8 @@ def _chain(size: int, seed: int = 3) -> Chain:
 
 def _dense_nll(x, loading, phi):
     coord = torch.cat([torch.zeros(1, dtype=torch.float64), -phi[1:].log().cumsum(0)])
-    log_prob = reference.log_prob(x, torch.zeros_like(loading), 1 - loading**2, loading, coord)
+    sigma = reference.dense(1 - loading**2, loading, coord)
+    log_prob = torch.distributions.MultivariateNormal(torch.zeros_like(loading), sigma).log_prob(x)
     return -log_prob - 0.5 * x.shape[1] * math.log(2 * math.pi)
 
 
@@ -65,3 +67,29 @@ def test_maximum_on_the_true_order_recovers_the_model(path, model, standard):
     order = chain.order
     wanted = truth.weight[order] / truth.variance[order].sqrt()
     assert ((chain.loading.abs() - wanted.abs()).abs() < 0.1).double().mean() > 0.9
+
+
+def test_quadratic_with_very_different_curvatures():
+    curvature = np.logspace(0, 3, 20)
+    wanted = np.linspace(-2, 2, 20)
+    point, _ = minimise(
+        lambda p: (0.5 * curvature @ (p - wanted) ** 2, curvature * (p - wanted)), np.zeros(20), 200, 1e-14
+    )
+    np.testing.assert_allclose(point, wanted, atol=1e-4)
+
+
+def test_rosenbrock():
+    def rosenbrock(p):
+        a, b = p
+        value = (1 - a) ** 2 + 100 * (b - a**2) ** 2
+        return value, np.array([-2 * (1 - a) - 400 * a * (b - a**2), 200 * (b - a**2)])
+
+    point, _ = minimise(rosenbrock, np.array([-1.2, 1.0]), 200, 1e-15)
+    np.testing.assert_allclose(point, [1, 1], atol=1e-3)
+
+
+def test_never_worse_than_the_start():
+    _, value = minimise(lambda p: (float(np.cos(p).sum()), -np.sin(p)), np.full(3, 0.5), 3)
+    assert value < 3 * np.cos(0.5)
+    at_rest, _ = minimise(lambda p: (1.0, np.zeros(2)), np.zeros(2), 10)
+    assert not at_rest.any()

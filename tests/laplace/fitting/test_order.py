@@ -4,18 +4,21 @@ import pytest
 import torch
 
 from remix.laplace import kernels
-from remix.laplace.fitting import edges as edges_module
-from remix.laplace.fitting.edges import (
+from remix.laplace.fitting import order as order_module
+from remix.laplace.fitting.order import (
+    FREQUENCY_ROWS,
     Edges,
     all_pairs,
+    chain_start,
     correlations,
-    frequency_edges,
+    greedy_path,
     likely_nearest,
     map_edges,
     nearest,
+    one_factor_start,
 )
-from remix.laplace.fitting.path import chain_start, greedy_path, one_factor_start
-from remix.laplace.fitting.prepare import Rows, standardise
+from remix.laplace.fitting.rows import Rows
+from remix.laplace.fitting.standardise import standardise
 
 
 def test_correlations_are_those_of_numpy(path, standard):
@@ -64,11 +67,11 @@ def test_map_edges_are_the_stated_pairs_drawn_towards_the_mean_over_positions(pa
     torch.testing.assert_close(edges.strength, correlations(data, edges.start, edges.stop))
     shrunk = map_edges(data, layout, stationary=1e9).strength[:60].reshape(20, 3)
     torch.testing.assert_close(shrunk, edges.strength[:60].reshape(20, 3).mean(0).expand(20, 3))
-    assert len(frequency_edges(data, layout).start) == len(pairs)
+    assert len(map_edges(data, layout, FREQUENCY_ROWS).start) == len(pairs)
 
 
 def test_many_channels_keep_only_their_strongest_pairs(path, monkeypatch):
-    monkeypatch.setattr(edges_module, "_MOST_EDGES", 100)
+    monkeypatch.setattr(order_module, "_MOST_EDGES", 100)
     x = torch.randn(60, 20, 4)
     x[:, 1] = x[:, 0] + 0.1 * torch.randn(60, 4)
     data = standardise(Rows(x.flatten(1)), None, (20, 2, 2), None)

@@ -1,23 +1,23 @@
-"""The public function that fits to rows."""
+"""The public functions: `fit` to rows, `fit_covariance` to a matrix."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from remix.laplace.basis import Dct2
-from remix.laplace.fitting.assemble import Clock
 from remix.laplace.fitting.frobenius import FrobeniusRecipe
-from remix.laplace.fitting.in_memory import FitInMemory
-from remix.laplace.fitting.in_passes import FitInPasses
-from remix.laplace.fitting.job import CLEAR_GAIN
-from remix.laplace.fitting.passes import MEMORY, open_rows
-from remix.laplace.fitting.prepare import Data, Layout, Rows
-from remix.laplace.fitting.report import FitStep
+from remix.laplace.fitting.job import CLEAR_GAIN, LOG_2PI, FitJob, sample_error
+from remix.laplace.fitting.report import Clock, FitStep
+from remix.laplace.fitting.rows import MEMORY, Data, Layout, Rows, open_rows
+from remix.laplace.fitting.search import search
+from remix.laplace.fitting.standardise import from_covariance, independent_nll
 from remix.laplace.normal import LaplaceNormal
 
-__all__ = ["fit"]
+__all__ = ["fit", "fit_covariance"]
 
 _SMALLEST_MAP = 8  # height and width from which "auto" takes the DCT
 
@@ -77,9 +77,8 @@ def fit(
     source = open_rows(x, memory)
     seeds = generator or torch.Generator().manual_seed(0)
 
-    def job(basis: Dct2 | None) -> FitInMemory | FitInPasses:
-        rest = (basis, layout, thorough, seeds, Clock(progress), trace)
-        return FitInMemory(source, *rest) if isinstance(source, Rows) else FitInPasses(source, *rest)
+    def job(basis: Dct2 | None) -> FitJob:
+        return FitJob(source, basis, layout, thorough, seeds, Clock(progress), trace)
 
     basis = _basis(objective, layout, transform, source.dim)
     if objective == "frobenius":
@@ -90,6 +89,47 @@ def fit(
     # The diagonal in frequencies is not the diagonal in pixels: without a clear gain over that one, see what is better.
     plain = job(None).likelihood()
     return normal if _gain(normal) > _gain(plain) else plain
+
+
+def fit_covariance(
+    matrix: Tensor,
+    mean: Tensor | None = None,
+    *,
+    samples: int | None = None,
+    generator: torch.Generator | None = None,
+    thorough: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> LaplaceNormal:
+    """Fit a Laplace covariance to a covariance matrix by maximum likelihood, variances exact.
+
+    Nothing is validated, there being no rows: the scale is 1. Meant for D up to a few thousand.
+
+    Args:
+        matrix: (D, D) symmetric positive semi-definite, floating.
+        mean: (D,), zero by default.
+        samples: number of rows the matrix was estimated from, where known: a unit changes its place on the chain only
+            for gains that so many rows can support.
+        generator, thorough, progress: as in `fit`.
+
+    Raises:
+        ValueError: not square, symmetric, finite or floating, a variance that is not positive, or a mean of another
+            shape.
+    """
+    _check_covariance(matrix, mean, samples)
+    clock = Clock(progress)
+    clock("prepare")
+    data = from_covariance(matrix.detach().to("cpu", torch.float64), samples)
+    seeds = generator or torch.Generator().manual_seed(0)
+    job = FitJob(Rows(matrix, fewest=1), None, None, thorough, seeds, clock)
+    found = search(data, None, False, thorough, job.seed, clock)
+    clock("report")
+    normal = job.normal(found.chain, data.mean if mean is None else mean, data.variance)
+    diagonal = -0.5 * (float(data.variance.log().mean()) + 1 + LOG_2PI)
+    train = diagonal + (independent_nll(data) - found.nll) / len(data.mean)
+    error = sample_error(data, normal.covariance)
+    report = job.report("likelihood", found.start, 1.0, train, diagonal, error=error)
+    normal.report = replace(report, samples=samples or 0)
+    return normal
 
 
 def _gain(normal: LaplaceNormal) -> float:
@@ -112,3 +152,21 @@ def _basis(objective: str, layout: Layout | None, transform: str | None, dim: in
     if transform == "auto":
         transform = "dct" if objective == "likelihood" and min(basis.layout[1:]) >= _SMALLEST_MAP else None
     return basis if transform == "dct" else None
+
+
+def _check_covariance(matrix: Tensor, mean: Tensor | None, samples: int | None) -> None:
+    if not isinstance(matrix, Tensor) or matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.numel():
+        shape = tuple(matrix.shape) if isinstance(matrix, Tensor) else type(matrix).__name__
+        raise ValueError(f"matrix must be a square (D, D) tensor, got {shape}")
+    if not matrix.is_floating_point():
+        raise ValueError(f"matrix must hold floating-point numbers, got {matrix.dtype}")
+    if not torch.isfinite(matrix).all():
+        raise ValueError("matrix must be finite, but it holds NaN or infinite entries")
+    if not torch.allclose(matrix, matrix.mT, rtol=1e-3, atol=1e-4 * float(matrix.abs().max())):
+        raise ValueError("matrix must be symmetric, as a covariance is")
+    if not bool((matrix.diagonal() > 0).all()):
+        raise ValueError("matrix must have positive variances on its diagonal")
+    if mean is not None and mean.shape != matrix.shape[:1]:
+        raise ValueError(f"mean must have shape {tuple(matrix.shape[:1])}, got {tuple(mean.shape)}")
+    if samples is not None and samples < 1:
+        raise ValueError(f"samples must be positive, got {samples}")

@@ -5,22 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import repeat
 
 import torch
 from torch import Tensor
 
 from remix.laplace import kernels
-from remix.laplace.fitting.library import call, library, threads
+from remix.laplace.fitting.rows import Rows
 
 __all__ = [
-    "FrobeniusRecipe",
-    "Parameters",
-    "descend",
-    "descend_batches",
-    "frobenius_error",
-    "frobenius_terms",
-    "shuffled",
-]
+    "FrobeniusRecipe", "Parameters", "descend", "descend_batches", "frobenius_error", "frobenius_terms",
+    "streamed_batches",
+]  # fmt: skip
+
+Parameters = tuple[Tensor, Tensor, Tensor]
 
 
 def frobenius_terms(
@@ -44,7 +42,7 @@ def frobenius_terms(
         shapes = f"{tuple(v.shape)}, {tuple(weight.shape)}, {tuple(coord.shape)}"
         raise ValueError(f"v, weight and coord must be (D, N), (D,) and (D,), got {shapes}")
     order = kernels.argsort(coord) if order is None else order
-    native = library() is not None and v.device.type == "cpu" and v.dtype in (torch.float32, torch.float64)
+    native = kernels.native() is not None and v.device.type == "cpu" and v.dtype in (torch.float32, torch.float64)
     return (_native_terms if native else _terms)(v, weight, coord, order)
 
 
@@ -52,10 +50,11 @@ def _native_terms(v: Tensor, weight: Tensor, coord: Tensor, order: Tensor) -> tu
     v = v if v.stride(1) == 1 or v.shape[1] == 1 else v.contiguous()
     stride = v.stride(0) if v.shape[0] > 1 else v.shape[1]
     weight_bar, coord_bar = torch.empty_like(weight), torch.empty_like(coord)
-    total = call(
-        "remix_frobenius_", v.dtype, v.data_ptr(), stride, v.shape[1], v.shape[0], order.contiguous(),
-        weight.contiguous(), coord.contiguous(), weight_bar, coord_bar, threads(v.numel()),
-    )  # fmt: skip
+    library = kernels.native()
+    assert library is not None
+    held = [order.contiguous(), weight.contiguous(), coord.contiguous()]  # until the call returns
+    arguments = (v, stride, v.shape[1], v.shape[0], *held, weight_bar, coord_bar, kernels.threads(v.numel()))
+    total = library.call("remix_frobenius_", *arguments, dtype=v.dtype)
     return torch.tensor(total, dtype=torch.float64), weight_bar, coord_bar
 
 
@@ -127,9 +126,6 @@ class FrobeniusRecipe:
         return FrobeniusRecipe(steps, 0.01, 0.12, batch_size, lambda done: 0.9 * (1 - done) ** 2 + 0.28)
 
 
-Parameters = tuple[Tensor, Tensor, Tensor]
-
-
 def descend(
     v: Tensor,
     recipe: FrobeniusRecipe,
@@ -137,12 +133,14 @@ def descend(
     watch: Callable[[int, Parameters], None] | None = None,
 ) -> Parameters:
     """(diag, weight, coord) of the recipe for centred feature-major rows v (D, N); ``watch`` as `descend_batches`."""
-    whole = None if recipe.batch_size and recipe.batch_size < v.shape[1] else v.square().sum(1)
 
     def batches() -> Iterator[tuple[Tensor, Tensor]]:
-        for index in shuffled(v.shape[1], recipe.batch_size, generator):
-            part = v if index is None else v[:, index]
-            yield part, part.square().sum(1) if whole is None else whole
+        if recipe.batch_size is None or recipe.batch_size >= v.shape[1]:
+            yield from repeat((v, v.square().sum(1)))
+        while recipe.batch_size is not None:
+            for index in torch.split(torch.randperm(v.shape[1], generator=generator), recipe.batch_size):
+                part = v[:, index]
+                yield part, part.square().sum(1)
 
     return descend_batches(batches(), v.shape[0], v.dtype, recipe, watch)
 
@@ -192,10 +190,21 @@ def descend_batches(
     return present()
 
 
-def shuffled(rows: int, size: int | None, generator: torch.Generator) -> Iterator[Tensor | None]:
-    """Endless batches of row numbers, without replacement within an epoch; None where a batch is all rows."""
+def streamed_batches(
+    source: Rows, mean: Tensor, size: int | None, generator: torch.Generator
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Endless batches for `descend_batches` of rows that are read in passes, less their ``mean`` (D,).
+
+    Rows are drawn without replacement within an epoch where single ones can be read, else taken in their order.
+    """
+    centre = mean.to(source.dtype)
+    count = min(size or source.step, source.step)
     while True:
-        if size is None or size >= rows:
-            yield None
+        if source.single:
+            order = torch.randperm(source.rows, generator=generator)
+            batches: Iterator[Tensor] = (source.take(index) for index in order.split(count))
         else:
-            yield from torch.split(torch.randperm(rows, generator=generator), size)
+            batches = (part for block in source.blocks() for part in block.split(count))
+        for rows in batches:
+            part = (rows - centre).T.contiguous()
+            yield part, part.square().sum(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from remix.laplace.normal import LaplaceNormal
 
-__all__ = ["FitReport", "FitStep"]
+__all__ = ["Clock", "FitReport", "FitStep"]
 
 
 @dataclass(frozen=True)
@@ -77,3 +78,27 @@ class FitReport:
             f"  seconds                {sum(self.seconds.values()):.2f}  ({phases})",
         ]
         return "\n".join(lines)
+
+
+class Clock:
+    """Seconds per phase: calling it with a name ends the last phase and starts the next."""
+
+    def __init__(self, progress: Callable[[str], None] | None) -> None:
+        self._progress = progress
+        self._seconds: dict[str, float] = {}
+        self._phase, self._since = "", time.perf_counter()
+
+    def __call__(self, phase: str) -> None:
+        """Start ``phase``."""
+        self.done()
+        self._phase = phase
+        if self._progress is not None:
+            self._progress(phase)
+
+    def done(self) -> dict[str, float]:
+        """End the present phase; all phases so far, in seconds."""
+        now = time.perf_counter()
+        if self._phase:
+            self._seconds[self._phase] = self._seconds.get(self._phase, 0.0) + now - self._since
+        self._phase, self._since = "", now
+        return self._seconds

@@ -3,8 +3,8 @@ import torch
 
 from remix.laplace import kernels
 from remix.laplace.fitting.likelihood import Chain, ChainData
-from remix.laplace.fitting.path import chain_start
-from remix.laplace.fitting.reinsert import reinsert
+from remix.laplace.fitting.order import chain_start
+from remix.laplace.fitting.search import reinsert
 
 DOUBLE = torch.float64
 

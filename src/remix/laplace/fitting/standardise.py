@@ -1,93 +1,28 @@
-"""From what the user has (tensor, memory-mapped array, batches) to standardised, feature-major data."""
+"""Standardised, feature-major data, and the moments they are standardised by: of rows at hand, or in two passes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import torch
 from scipy.special import digamma, polygamma
 from torch import Tensor
 
 from remix.laplace.basis import Dct2
-from remix.laplace.fitting.library import single_thread
+from remix.laplace.fitting.rows import Layout, Rows
+from remix.laplace.kernels import single_thread
 
 __all__ = [
-    "Array",
-    "Data",
-    "Layout",
-    "Rows",
-    "Standardised",
-    "apply",
-    "centred",
-    "check_finite",
-    "diagonal_log_likelihood",
-    "diagonal_variance",
-    "from_covariance",
-    "independent_log_likelihood",
-    "independent_nll",
-    "joined",
-    "pseudo_rows",
-    "settle",
-    "standardise",
-]
-
-Array = np.ndarray[Any, np.dtype[Any]]
-Data = Tensor | Array | Iterable[Tensor | Array]
-Layout = tuple[int, int, int]
+    "Standardised", "Survey", "apply", "centred", "diagonal_log_likelihood", "diagonal_variance", "from_covariance",
+    "independent_log_likelihood", "independent_nll", "multiply_rows", "pseudo_rows", "standardise", "standardised",
+    "survey",
+]  # fmt: skip
 
 LARGEST_LOADING = 0.9995
 PRIOR_ROWS = 2.0  # weight of the variance prior, in rows
 _BLOCK = 1024  # columns handled at a time, so that a block stays in the cache
-
-
-class Rows:
-    """N rows of D features, read a block of columns at a time in the dtype that computes.
-
-    Args:
-        x: (N, D) floating tensor (any device, strides), or (N, D) numpy array or memory map.
-
-        fewest: rows that there must be.
-
-    Raises:
-        ValueError: not two-dimensional, not floating, empty, or fewer rows.
-    """
-
-    def __init__(self, x: Tensor | Array, fewest: int = 2) -> None:
-        if x.ndim != 2:
-            raise ValueError(f"x must be (rows, features), got shape {tuple(x.shape)}; flatten feature maps first")
-        floating = x.is_floating_point() if isinstance(x, Tensor) else np.issubdtype(x.dtype, np.floating)
-        if not floating:
-            raise ValueError(f"x must hold floating-point numbers, got {x.dtype}; convert it with .float()")
-        if x.shape[0] < fewest or x.shape[1] < 1:
-            raise ValueError(f"x must have at least {fewest} rows and 1 feature, got shape {tuple(x.shape)}")
-        self.x = x
-        self.rows, self.dim = int(x.shape[0]), int(x.shape[1])
-        wide = x.dtype in (torch.float64, np.float64)
-        self.dtype = torch.float64 if wide else torch.float32
-        self.device = x.device if isinstance(x, Tensor) else torch.device("cpu")
-
-    def columns(self, start: int, stop: int, index: Tensor | None) -> Tensor:
-        """Features start..stop of the rows ``index`` (all where None), (rows, stop - start), on the CPU."""
-        if isinstance(self.x, Tensor):
-            block = self.x[:, start:stop].detach()
-            block = block if index is None else block[index.to(block.device)]
-            return block.to("cpu", self.dtype)
-        rows = self.x[:, start:stop] if index is None else self.x[index.numpy(), start:stop]
-        return torch.from_numpy(np.array(rows)).to(self.dtype)
-
-
-def joined(parts: list[Tensor]) -> Tensor:
-    """Batches (n, D) as one tensor. Raises ValueError if there are none, or their shapes do not fit together."""
-    if not parts:
-        raise ValueError("x is an iterable without any batch; expected at least one of shape (rows, features)")
-    if any(part.ndim != 2 or part.shape[1] != parts[0].shape[1] for part in parts):
-        shapes = sorted({tuple(part.shape) for part in parts})
-        raise ValueError(f"the batches of x must be (rows, features) with one number of features, got shapes {shapes}")
-    return torch.cat(parts)
 
 
 @dataclass
@@ -97,7 +32,7 @@ class Standardised:
     ``u`` (D, stride): sample n of unit i is u[i, n]; columns beyond ``rows`` are zero (stride is a multiple of a cache
     line). ``mean``, ``variance`` (D,) float64: what was subtracted, and the shrunk variance that was divided by.
     ``constant`` (D,) bool: units that do not vary; their u is 0. ``largest`` (D,) float64: the largest |loading| that
-    the data can support (`largest_loading`). ``samples``: the rows the data stand for (differs from
+    the data can support (`_largest_loading`). ``samples``: the rows the data stand for (differs from
     ``rows`` for pseudo-rows).
     """
 
@@ -118,12 +53,12 @@ def standardise(source: Rows, index: Tensor | None, layout: Layout | None, basis
     """
     u, mean, variance, fourth = centred(source, index, basis)
     rows = source.rows if index is None else int(index.shape[0])
-    variance, constant, largest = settle(variance, fourth, mean, rows, source.dtype, layout, basis is not None)
+    variance, constant, largest = _settle(variance, fourth, mean, rows, source.dtype, layout, basis is not None)
     multiply_rows(u, torch.where(constant, 0.0, variance.rsqrt()))
     return Standardised(u, rows, mean, variance, constant, largest, rows)
 
 
-def settle(
+def _settle(
     variance: Tensor,
     fourth: Tensor,
     mean: Tensor,
@@ -137,19 +72,19 @@ def settle(
     Raises:
         ValueError: NaN or infinite entries, or all rows equal.
     """
-    check_finite(variance)
-    check_finite(fourth)
+    _check_finite(variance)
+    _check_finite(fourth)
     constant = _constant(variance, mean, dtype)
     if bool(constant.all()):
         raise ValueError(
             "x must have at least 2 distinct rows, also without a fifth that is held out: no feature varies, or so "
             "little that its square is 0"
         )
-    largest = largest_loading(variance, fourth, constant, rows)
+    largest = _largest_loading(variance, fourth, constant, rows)
     return shrunk_variance(variance, constant, rows, layout, frequencies), constant, largest
 
 
-def check_finite(variance: Tensor) -> None:
+def _check_finite(variance: Tensor) -> None:
     """Raise ValueError naming the first feature whose variance, or fourth moment, (D,) is not finite."""
     if not torch.isfinite(variance).all():
         bad = int((~torch.isfinite(variance)).nonzero()[0])
@@ -205,6 +140,74 @@ def apply(source: Rows, index: Tensor | None, mean: Tensor, variance: Tensor, ba
     return Standardised(u, rows, mean, variance, nothing, torch.ones(source.dim, dtype=torch.float64), rows)
 
 
+@dataclass
+class Survey:
+    """What two passes over the rows tell, all (D,) float64, in the basis of the fit unless said otherwise.
+
+    ``variance`` is shrunk as `standardise` does it. ``plain``, ``plain_variance``: mean and raw variance in the
+    original basis. The rest is as in `Standardised`.
+    """
+
+    mean: Tensor
+    variance: Tensor
+    constant: Tensor
+    largest: Tensor
+    plain: Tensor
+    plain_variance: Tensor
+
+
+class _Running:
+    """Mean and sum of squares of rows, block by block."""
+
+    def __init__(self, dim: int) -> None:
+        self.rows = 0
+        self.mean, self.scatter = (torch.zeros(dim, dtype=torch.float64) for _ in range(2))
+
+    def add(self, block: Tensor) -> None:
+        count, total = len(block), self.rows + len(block)
+        centre = block.mean(0)
+        shift = centre.double() - self.mean
+        self.scatter += (block - centre).square_().sum(0).double() + shift.square() * (self.rows * count / total)
+        self.mean += shift * (count / total)
+        self.rows = total
+
+
+def survey(source: Rows, basis: Dct2 | None, layout: Layout | None) -> Survey:
+    """Moments of all rows, in two passes; also counts them (``source.rows``).
+
+    Raises:
+        ValueError: NaN or infinite entries, fewer than two rows, or all rows equal.
+    """
+    plain, changed = _Running(source.dim), _Running(source.dim)
+    for block in source.blocks():
+        plain.add(block)
+        if basis is not None:
+            changed.add(basis.forward(block))
+    source.rows = plain.rows
+    if source.rows < 2:
+        raise ValueError(f"x must have at least 2 rows and 1 feature, got {source.rows} rows")
+    _check_finite(plain.scatter)
+    mean = plain.mean if basis is None else changed.mean
+    second, fourth = torch.zeros_like(mean), torch.zeros_like(mean)
+    centre = mean.to(source.dtype)
+    for block in source.blocks():
+        square = ((block if basis is None else basis.forward(block)) - centre).square_()
+        second += square.sum(0).double()
+        fourth += square.square_().sum(0).double()
+    rows = source.rows
+    raw = second / rows
+    variance, constant, largest = _settle(raw, fourth / rows, mean, rows, source.dtype, layout, basis is not None)
+    plain_variance = raw if basis is None else plain.scatter / rows
+    return Survey(mean, variance, constant, largest, plain.mean, plain_variance)
+
+
+def standardised(rows: Tensor, found: Survey, basis: Dct2 | None) -> Standardised:
+    """Rows (n, D) by the moments of all."""
+    data = apply(Rows(rows, fewest=1), None, found.mean, found.variance, basis)
+    data.constant, data.largest = found.constant, found.largest
+    return data
+
+
 @single_thread()
 def diagonal_log_likelihood(source: Rows, train: Tensor | None, index: Tensor | None, layout: Layout | None) -> float:
     """Mean log-likelihood per dimension of rows ``index`` under the diagonal Gaussian of rows ``train``.
@@ -242,7 +245,7 @@ def _constant(variance: Tensor, mean: Tensor, dtype: torch.dtype) -> Tensor:
     return variance <= torch.maximum(4 * noise, 1e-14 * variance.mean()).clamp_min(1e-290)
 
 
-def largest_loading(variance: Tensor, fourth: Tensor, constant: Tensor, rows: int) -> Tensor:
+def _largest_loading(variance: Tensor, fourth: Tensor, constant: Tensor, rows: int) -> Tensor:
     """The largest |r| that each unit may take, (D,): 0.9995 for plentiful, well-behaved data.
 
     A unit whose variance comes from a handful of rows (a nearly dead unit) can be perfectly correlated with another by

@@ -10,10 +10,9 @@ import torch
 
 from remix.laplace import FrobeniusRecipe, fit
 from remix.laplace.basis import Dct2
-from remix.laplace.fitting.likelihood import ChainData
-from remix.laplace.fitting.passes import MEMORY, Passes, open_rows
-from remix.laplace.fitting.prepare import Rows, standardise
-from remix.laplace.fitting.streaming import StreamedRows, survey
+from remix.laplace.fitting.likelihood import ChainData, StreamedRows
+from remix.laplace.fitting.rows import MEMORY, Rows, open_rows
+from remix.laplace.fitting.standardise import standardise, survey
 
 
 class Anew:
@@ -46,7 +45,7 @@ def test_all_sources_give_the_same_rows_and_moments(rows, tmp_path):
     wanted = standardise(Rows(rows), None, None, None)
     for source in sources(rows, tmp_path):
         passes = open_rows(source, little(40, 60))
-        assert isinstance(passes, Passes)
+        assert passes.streamed
         found = survey(passes, None, None)
         assert passes.rows == 300
         assert torch.equal(torch.cat(list(passes.blocks())), rows)
@@ -147,7 +146,7 @@ def test_bad_input(x, memory, message):
 
 
 def test_by_default_small_rows_stay_in_memory(rows):
-    assert isinstance(open_rows(rows, MEMORY), Rows)
+    assert not open_rows(rows, MEMORY).streamed
 
 
 def test_memory_does_not_grow_with_the_rows():

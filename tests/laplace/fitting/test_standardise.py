@@ -4,9 +4,8 @@ import torch
 
 from remix.laplace import kernels
 from remix.laplace.basis import Dct2
-from remix.laplace.fitting.passes import MEMORY, open_rows
-from remix.laplace.fitting.prepare import (
-    Rows,
+from remix.laplace.fitting.rows import MEMORY, Rows, open_rows
+from remix.laplace.fitting.standardise import (
     apply,
     diagonal_log_likelihood,
     from_covariance,

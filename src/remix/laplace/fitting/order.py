@@ -1,18 +1,23 @@
-"""Candidate edges between units and their correlations: what the order of the chain is made of."""
+"""The order of the units on the chain: candidate edges and their correlations, the path over them, a first guess."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from remix.laplace.fitting.library import call, library, threads
-from remix.laplace.fitting.prepare import Standardised
+from remix.laplace import kernels
+from remix.laplace.fitting.likelihood import Chain
+from remix.laplace.fitting.rows import Layout
+from remix.laplace.fitting.standardise import Standardised
 
-__all__ = ["Edges", "all_pairs", "correlations", "frequency_edges", "likely_nearest", "map_edges", "nearest"]
+__all__ = [
+    "FREQUENCY_ROWS", "Edges", "all_pairs", "chain_start", "correlations", "greedy_path", "likely_nearest", "map_edges",
+    "nearest", "one_factor_start",
+]  # fmt: skip
 
 STATIONARY_ROWS = 100.0  # weight of the stationary correlation, in rows
 FREQUENCY_ROWS = 20.0  # the same between frequencies, where correlations differ more
@@ -20,31 +25,26 @@ _MOST_EDGES = 12_000_000
 _MOST_LIKELY = 18_000_000
 
 
-@dataclass
-class Edges:
+class Edges(NamedTuple):
     """``start``, ``stop`` (E,) int32 units, ``strength`` (E,) float32 signed correlation estimates."""
 
     start: Tensor
     stop: Tensor
     strength: Tensor
 
-    @staticmethod
-    def join(parts: list[Edges]) -> Edges:
-        """All edges of ``parts``."""
-        return Edges(*(torch.cat([getattr(p, name) for p in parts]) for name in ("start", "stop", "strength")))
-
 
 def correlations(data: Standardised, start: Tensor, stop: Tensor) -> Tensor:
     """mean over rows of u_start u_stop, (E,) float32."""
     start, stop = start.to(torch.int32).contiguous(), stop.to(torch.int32).contiguous()
     out = torch.empty(start.shape[0], dtype=torch.float32)
-    if library() is None:
+    library = kernels.native()
+    if library is None:
         for first in range(0, out.shape[0], 1 << 16):
             pair = slice(first, first + (1 << 16))
             out[pair] = (data.u[start[pair].long()] * data.u[stop[pair].long()]).sum(1).float() / data.rows
         return out
-    u, count = data.u, out.shape[0]
-    call("remix_fit_edges_", u.dtype, u, u.shape[1], start, stop, count, 1 / data.rows, out, threads())
+    arguments = (data.u, data.u.shape[1], start, stop, out.shape[0], 1 / data.rows, out, kernels.threads())
+    library.call("remix_fit_edges_", *arguments, dtype=data.u.dtype)
     return out
 
 
@@ -55,10 +55,11 @@ def all_pairs(data: Standardised) -> tuple[Edges, Tensor]:
     return Edges(start, stop, matrix[start.long(), stop.long()].float()), matrix
 
 
-def map_edges(data: Standardised, layout: tuple[int, int, int], stationary: float = STATIONARY_ROWS) -> Edges:
+def map_edges(data: Standardised, layout: Layout, stationary: float = STATIONARY_ROWS) -> Edges:
     """Same pixel, all (or the most correlated) channel pairs; same channel, the eight neighbours.
 
-    Each correlation is drawn towards its mean over positions, which counts as ``stationary`` rows.
+    For the DCT of a map the pixels are frequencies. Each correlation is drawn towards its mean over positions, which
+    counts as ``stationary`` rows.
     """
     channels, height, width = layout
     unit = torch.arange(channels * height * width, dtype=torch.int32).reshape(layout)
@@ -74,7 +75,7 @@ def map_edges(data: Standardised, layout: tuple[int, int, int], stationary: floa
         far = unit[:, down:, max(0, right) : width + min(0, right)]
         if near.numel():
             parts.append(_shrunk(data, near.reshape(channels, -1), far.reshape(channels, -1), 1, stationary))
-    return Edges.join(parts)
+    return Edges(*map(torch.cat, zip(*parts, strict=True)))
 
 
 def _shrunk(data: Standardised, start: Tensor, stop: Tensor, positions: int, stationary: float) -> Edges:
@@ -85,7 +86,7 @@ def _shrunk(data: Standardised, start: Tensor, stop: Tensor, positions: int, sta
     return Edges(start.reshape(-1), stop.reshape(-1), strength.reshape(-1))
 
 
-def _channel_pairs(data: Standardised, layout: tuple[int, int, int]) -> tuple[Tensor, Tensor]:
+def _channel_pairs(data: Standardised, layout: Layout) -> tuple[Tensor, Tensor]:
     """Channel pairs worth an edge at every pixel: all, or the strongest on average where all would be too many."""
     channels, pixels = layout[0], layout[1] * layout[2]
     if channels * (channels - 1) // 2 * pixels <= _MOST_EDGES:
@@ -98,11 +99,6 @@ def _channel_pairs(data: Standardised, layout: tuple[int, int, int]) -> tuple[Te
     mask = torch.zeros_like(matrix, dtype=torch.bool).scatter_(1, best, True)
     first, second = (mask | mask.T).triu(1).nonzero(as_tuple=True)
     return first, second
-
-
-def frequency_edges(data: Standardised, layout: tuple[int, int, int]) -> Edges:
-    """For the DCT of a map: same frequency, channel pairs; same channel, neighbouring frequencies."""
-    return map_edges(data, layout, stationary=FREQUENCY_ROWS)
 
 
 def nearest(data: Standardised, count: int) -> Edges:
@@ -161,8 +157,87 @@ def likely_nearest(data: Standardised, count: int, seed: int, trees: int = 6, le
 
 def _largest(products: Tensor, count: int) -> Tensor:
     """Columns of the ``count`` largest magnitudes of each row, (rows, count) int64, in no particular order."""
-    if library() is None:
+    library = kernels.native()
+    if library is None:
         return products.abs().topk(count, dim=1, sorted=False).indices
     best = torch.empty(products.shape[0], count, dtype=torch.int64)
-    call("remix_fit_largest_", products.dtype, products, *products.shape, count, best, threads())
+    arguments = (products, *products.shape, count, best, kernels.threads())
+    library.call("remix_fit_largest_", *arguments, dtype=products.dtype)
     return best
+
+
+def greedy_path(edges: Edges, size: int) -> Tensor:
+    """Order (size,) int64: edges by decreasing |strength|, taken if both ends have a free side and no cycle closes."""
+    library = kernels.native()
+    if library is None:
+        return _greedy_path(edges, size)
+    order = torch.empty(size, dtype=torch.int64)
+    columns = [column.contiguous() for column in edges]
+    library.call("remix_fit_path", *columns, len(columns[0]), size, order)
+    return order
+
+
+def _greedy_path(edges: Edges, size: int) -> Tensor:
+    parent = list(range(size))
+    sides: list[list[int]] = [[] for _ in range(size)]
+
+    def root(i: int) -> int:
+        while parent[i] != i:
+            parent[i] = parent[parent[i]]
+            i = parent[i]
+        return i
+
+    ranked = torch.argsort(edges.strength.abs(), descending=True, stable=True)
+    for a, b in zip(edges.start[ranked].tolist(), edges.stop[ranked].tolist(), strict=True):
+        if len(sides[a]) < 2 and len(sides[b]) < 2 and root(a) != root(b):
+            parent[root(a)] = root(b)
+            sides[a].append(b)
+            sides[b].append(a)
+    order: list[int] = []
+    seen = [False] * size
+    for start in range(size):
+        if seen[start] or len(sides[start]) == 2:
+            continue
+        at: int | None = start
+        while at is not None:
+            seen[at] = True
+            order.append(at)
+            at = next((n for n in sides[at] if not seen[n]), None)
+    return torch.tensor(order, dtype=torch.int64)
+
+
+def chain_start(data: Standardised, order: Tensor) -> Chain:
+    """Loadings and decays that reproduce the correlations of neighbours along ``order``.
+
+    In the model R_ij = r_i phi r_j, so r_k^2 = R_{k-1,k} R_{k,k+1} / R_{k-1,k+1}: the triad gives every loading. It is
+    noisy where correlations are small; there 0.9 serves.
+    """
+    near = correlations(data, order[:-1], order[1:]).double()
+    sign = torch.ones(order.shape[0], dtype=torch.float64)
+    sign[1:] = torch.where(near < 0, -1.0, 1.0).cumprod(0)
+    loading = torch.full_like(sign, 0.9)
+    if order.shape[0] > 2:
+        over = correlations(data, order[:-2], order[2:]).double()
+        square = near[:-1] * near[1:] / over
+        trusted = (over.abs() > 0.05) & (square > 0)
+        loading[1:-1] = torch.where(trusted, square.clamp(0.25, 0.95).sqrt(), loading[1:-1])
+    phi = torch.zeros_like(sign)
+    phi[1:] = (near.abs() / (loading[:-1] * loading[1:])).clamp(0.02, 0.98)
+    return Chain(order.clone(), loading * sign, phi)
+
+
+def one_factor_start(matrix: Tensor) -> Chain:
+    """The leading factor of a correlation matrix (D, D) as loadings, ordered by the Fiedler vector of |R|.
+
+    With all gaps zero the Laplace covariance is one-factor analysis; short gaps leave the order room to matter.
+    """
+    graph = matrix.double().abs().fill_diagonal_(0)
+    degree = graph.sum(1).clamp_min(1e-12).rsqrt()
+    with kernels.single_thread():
+        values, vectors = torch.linalg.eigh(matrix.double())
+        _, harmonics = torch.linalg.eigh(degree[:, None] * graph * degree[None, :])
+    loading = (values[-1].clamp_min(0).sqrt() * vectors[:, -1]).clamp(-0.95, 0.95)
+    order = torch.argsort(harmonics[:, -2] * degree if matrix.shape[0] > 1 else degree, stable=True)
+    phi = torch.full_like(loading, 0.97)
+    phi[0] = 0.0
+    return Chain(order, loading[order], phi)
