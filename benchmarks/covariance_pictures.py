@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from remix.laplace import Dct2, LaplaceCovariance, LaplaceNormal
-from remix.reproduce.feature_files import read_features
+from remix.reproduce.likelihood_features import read_features
 from remix.statistics import LayerStatistics, Memory
 
 matplotlib.use("Agg")

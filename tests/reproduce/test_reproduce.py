@@ -15,8 +15,9 @@ from remix.networks import Classifier, GrowingHead, create_backbone
 from remix.reproduce import TARGETS
 from remix.reproduce import likelihood as reproduce_likelihood
 from remix.reproduce import memory as reproduce_memory
-from remix.reproduce.feature_files import read_features, write_features
-from remix.reproduce.likelihood_report import best_diagonal, table, verdict
+from remix.reproduce import samples as reproduce_samples
+from remix.reproduce.likelihood import best_diagonal, table, verdict
+from remix.reproduce.likelihood_features import open_vit, read_features, write_features
 from remix.statistics import Memory
 from remix.support.machine import peak_bytes, resident_bytes
 
@@ -163,6 +164,23 @@ def test_likelihood_from_pictures_to_figure(capsys, tmp_path, photographs, weigh
     assert times == [file.stat().st_mtime_ns for file in out.glob("layer*.json")]
 
 
+def test_samples_from_pictures_to_figure(capsys, tmp_path, photographs, weights, monkeypatch):
+    monkeypatch.setattr(reproduce_samples, "CLASSES", tuple(f"class{label}" for label in range(4)))
+    monkeypatch.setattr(reproduce_samples, "_SIZES", {"mini": (32, 1, 4)})
+    monkeypatch.setattr(reproduce_samples, "_PRIORS", {"diagonal": ("none", "no correlations")})
+    out = tmp_path / "out"
+    words = ["reproduce", "samples", "--data", str(photographs), "--weights", str(weights), "--out", str(out)]
+    main(words)
+    shown = capsys.readouterr().out
+    assert "4 images of class0, class1, class2, class3" in shown
+    assert "what the network itself reads in them:" in shown
+    assert "| diagonal | no correlations |" in shown
+    assert f"written  {out}/samples.png, samples.csv, samples.md" in shown
+    assert (out / "samples.png").read_bytes().startswith(b"\x89PNG")
+    main([*words, "--resume"])  # nothing is dreamed again
+    assert "4 images of" not in capsys.readouterr().out
+
+
 def test_verdict_compares_with_the_better_diagonal():
     curve = lambda model, train, held: {"model": model, "train": train, "held_out": held}  # noqa: E731
     layer = {
@@ -180,8 +198,6 @@ def test_verdict_compares_with_the_better_diagonal():
 
 def test_transformer_blocks_pooled_over_patches(tmp_path):
     transformers = pytest.importorskip("transformers")
-    from remix.reproduce.vit_features import open_vit
-
     config = transformers.ViTConfig(
         image_size=16, patch_size=8, hidden_size=12, intermediate_size=24, num_hidden_layers=3, num_attention_heads=2
     )

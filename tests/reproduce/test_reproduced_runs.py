@@ -10,7 +10,8 @@ from tiny_runs import remix_run, tiny
 from written_runs import write_run
 
 from remix.cli import main
-from remix.reproduce import efficiency, estimate, needed_runs, retention, sensitivity, table1
+from remix.cli.reproduce import printer
+from remix.reproduce import Listener, efficiency, needed_runs, retention, sensitivity, table1
 from remix.reproduce.needed_runs import Variant, need_runs
 from remix.reproduce.targets import Reproduction, reproduce_target
 
@@ -27,7 +28,7 @@ def preset(tmp_path) -> str:
 
 def make(target, out, **options):
     console = Console(record=True, width=200, file=io.StringIO())
-    complete = reproduce_target(target, Reproduction(out, **options), console)
+    complete = reproduce_target(target, Reproduction(out, **options), printer(console))
     return complete, console.export_text()
 
 
@@ -49,14 +50,14 @@ def test_every_run_has_a_folder_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setattr(needed_runs, "finish_jobs", lambda jobs, parallel, tell, start: seen.extend(jobs) or [])
     seen = []
     variants = [Variant("digits", "remix", (f"settings.inversion.prior.weight={w}",)) for w in (0.0, 0.01, 0.1, 1.0)]
-    need_runs(Reproduction(tmp_path / "out", seeds="0-1"), variants, Console(quiet=True))
+    need_runs(Reproduction(tmp_path / "out", seeds="0-1"), variants, Listener())
     assert len({job.folder for job in seen}) == 8
     assert seen[0].name == "digits-remix-weight=0.0-seed0"
 
 
 def test_the_paper_s_plan_needs_no_data(tmp_path, monkeypatch):
     monkeypatch.delenv("REMIX_DATA", raising=False)
-    monkeypatch.setattr(estimate, "seconds_per_image", lambda config: 1e-3)
+    monkeypatch.setattr(needed_runs, "seconds_per_image", lambda config: 1e-3)
     _, text = make("table1", tmp_path / "t", scale="paper", dry_run=True)
     assert f"{6 * 8 * 5} runs to do" in text
     assert "tiny-20" in text
@@ -89,7 +90,7 @@ def test_a_run_of_another_command_is_found_by_its_settings(tmp_path):
     typed = tiny("finetune", tmp_path / "runs" / "by-hand")
     assert remix_run(typed) == 0
     variant = Variant("digits", "finetune", tuple(typed["set"]))
-    runs, complete = need_runs(Reproduction(tmp_path / "out", seeds="0"), [variant], Console(quiet=True))
+    runs, complete = need_runs(Reproduction(tmp_path / "out", seeds="0"), [variant], Listener())
     assert complete
     assert [run.job.folder.name for run in runs] == ["by-hand"]
 
@@ -180,7 +181,7 @@ def test_table1_names_the_paper_s_numbers_and_keeps_the_improved_one_apart(tmp_p
 def test_what_cannot_be_done_is_refused_in_a_sentence(capsys, tmp_path, monkeypatch, words, message):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("REMIX_DATA", raising=False)
-    monkeypatch.setattr(estimate, "seconds_per_image", lambda config: 1e-3)
+    monkeypatch.setattr(needed_runs, "seconds_per_image", lambda config: 1e-3)
     with pytest.raises(SystemExit) as stop:
         main(["reproduce", *words])
     assert stop.value.code == 2

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from remix.cli.parser import split_words
 
-__all__ = ["dream"]
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from remix.deploy.dream_files import DreamFiles
+    from remix.deploy.dream_plan import DreamPlan
+
+__all__ = ["dream", "show_dream"]
 
 
 def dream(
@@ -81,11 +87,9 @@ def dream(
     from remix.deploy.dream_files import DreamFiles
     from remix.deploy.dream_options import DreamOptions
     from remix.deploy.dream_plan import make_plan
-    from remix.deploy.dreaming import announce, run_dream
     from remix.deploy.sources import NetworkFile, open_model
     from remix.learning.devices import as_device, on_device
     from remix.support.display import say
-    from remix.support.machine import resuming_command_line
 
     wanted = DreamOptions(
         None if classes is None else tuple(split_words(classes)),
@@ -113,11 +117,23 @@ def dream(
     opened = open_model(model, network, statistics)
     plan = make_plan(on_device(opened.model, as_device(device)), wanted)
     console = Console()
-    for line in (*(f"note: {note}" for note in opened.notes), *announce(plan)):
+    for note in opened.notes:
+        say(console, f"note: {note}")
+    if not show_dream(plan, files, console, resume):
+        sys.exit(130)
+
+
+def show_dream(plan: DreamPlan, files: DreamFiles, console: Console, resume: bool) -> bool:
+    """Run a plan, and say what is done and what came of it; returns whether it came to its end."""
+    from remix.deploy.dreaming import announce, run_dream
+    from remix.support.display import say
+    from remix.support.machine import resuming_command_line
+
+    for line in announce(plan):
         say(console, line)
     report = run_dream(plan, files, console, resume)
     for line in report.sentences():
         say(console, line)
     if not report.finished:
         say(console, f"to go on: {resuming_command_line()}")
-        sys.exit(130)
+    return report.finished

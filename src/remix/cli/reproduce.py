@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import sys
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-__all__ = ["reproduce"]
+from remix.cli.dream import show_dream
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from remix.deploy.dream_files import DreamFiles
+    from remix.deploy.dream_plan import DreamPlan
+    from remix.reproduce import Listener
+    from remix.support.display import Display
+
+__all__ = ["printer", "reproduce"]
 
 
 def reproduce(
@@ -64,6 +76,7 @@ def reproduce(
     from rich.console import Console
 
     from remix.reproduce import TARGETS, Reproduction, reproduce_target
+    from remix.support.display import say
 
     console = Console()
     if target is None:
@@ -75,9 +88,42 @@ def reproduce(
         weights, vit, vit_images, memory,
     )  # fmt: skip
     try:
-        complete = reproduce_target(target, wanted, console)
+        complete = reproduce_target(target, wanted, printer(console))
     except KeyboardInterrupt:
-        console.print("interrupted; what was done is saved, and the same command with --resume goes on", style="red")
+        say(console, "interrupted; what was done is saved, and the same command with --resume goes on", style="red")
         sys.exit(130)
     if not complete:
         sys.exit(1)
+
+
+def printer(console: Console) -> Listener:
+    """A listener that prints what a target tells."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from remix.reproduce import Listener
+    from remix.support.display import Display, say
+
+    class Printer(Listener):
+        def say(self, text: str) -> None:
+            for line in text.split("\n"):
+                say(console, line)
+
+        def fail(self, sentence: str) -> None:
+            say(console, sentence, style="red")
+
+        def plan(self, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+            table = Table(*heads)
+            for column in table.columns[3:]:
+                column.justify = "right"
+            for row in rows:
+                table.add_row(*map(Text, row))
+            console.print(table)
+
+        def display(self) -> Display:
+            return Display(console)
+
+        def dream(self, plan: DreamPlan, files: DreamFiles, resume: bool) -> bool:
+            return show_dream(plan, files, console, resume)
+
+    return Printer()

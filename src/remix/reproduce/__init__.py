@@ -4,6 +4,6 @@
 already, and runs the rest; `likelihood`, `memory` and `samples` compute for themselves.
 """
 
-from remix.reproduce.targets import TARGETS, Reproduction, reproduce_target
+from remix.reproduce.targets import TARGETS, Listener, Reproduction, reproduce_target
 
-__all__ = ["TARGETS", "Reproduction", "reproduce_target"]
+__all__ = ["TARGETS", "Listener", "Reproduction", "reproduce_target"]

@@ -7,7 +7,6 @@ from typing import Any
 
 from matplotlib import colormaps
 from matplotlib.figure import Figure
-from rich.console import Console
 
 from remix.experiments.compare import Comparison, run_rows
 from remix.experiments.events import read_events
@@ -16,7 +15,7 @@ from remix.experiments.run_directory import RunDirectory
 from remix.reproduce import needed_runs
 from remix.reproduce.needed_runs import NeededRun, Variant, comparison, need_runs
 from remix.reproduce.result_files import new_figure, tidy, write_results
-from remix.reproduce.targets import Reproduction
+from remix.reproduce.targets import Listener, Reproduction
 from remix.support.tables import as_markdown
 
 __all__ = ["TAKES", "reproduce"]
@@ -27,10 +26,10 @@ _COSTS = {"minutes_in_all": "minutes", "processor_minutes": "processor minutes",
 Phases = Mapping[tuple[str, int], Mapping[str, float]]  # processor minutes by phase, of a method and seed
 
 
-def reproduce(wanted: Reproduction, console: Console) -> bool:
+def reproduce(wanted: Reproduction, listener: Listener) -> bool:
     """See `remix.reproduce`."""
     preset = _PRESET[wanted.scale]
-    runs, complete = need_runs(wanted, [Variant(preset, method) for method in ("pmi", "remix")], console)
+    runs, complete = need_runs(wanted, [Variant(preset, method) for method in ("pmi", "remix")], listener)
     if not runs:
         return complete
     found = comparison(runs)
@@ -43,7 +42,7 @@ def reproduce(wanted: Reproduction, console: Console) -> bool:
         for row in run_rows(found)
     ]
     text = f"{runs[0].variant.benchmark}, scale `{wanted.scale}`.\n\n{_table(found, phases, names)}\n\n{_ratios(found)}"
-    write_results(wanted, "efficiency", runs, rows, text, _figure(found, phases, names), console)
+    write_results(wanted, "efficiency", runs, rows, text, _figure(found, phases, names), listener)
     return complete
 
 

@@ -12,10 +12,10 @@ from torch import Tensor
 from torch.distributions import Independent, Normal
 
 from remix.laplace import FitStep, FrobeniusRecipe, LaplaceNormal, fit
-from remix.reproduce.feature_files import Features
+from remix.reproduce.likelihood_features import Features
 from remix.support.machine import forget_peak, peak_bytes
 
-__all__ = ["Curve", "LayerData", "diagonals", "laplace_curve", "published_curve"]
+__all__ = ["LayerData", "diagonals", "laplace_curve", "published_curve"]
 
 SMALLEST_VARIANCE = 1e-5  # of the paper's diagonal
 _BLOCK = 1 << 23  # numbers evaluated at a time
@@ -36,26 +36,13 @@ class LayerData:
         return int(self.train.shape[1])
 
 
-@dataclass(frozen=True)
-class Curve:
-    """Mean log-likelihoods in nats per image, of the rows of the fit and of held-out ones, after each of ``steps``.
-
-    ``seconds`` and ``peak`` (bytes of the process) belong to the fit with its evaluations.
-    """
-
-    model: str
-    steps: list[int]
-    train: list[float]
-    held_out: list[float]
-    seconds: float
-    peak: int
-
-    def record(self) -> dict[str, Any]:
-        """As plain JSON."""
-        return dict(vars(self))
+Curve = dict[str, Any]
+"""Plain JSON: ``model``, its ``steps``, mean log-likelihoods in nats per image after each (``train`` of the rows of the
+fit, ``held_out``), and ``seconds`` and ``peak`` (bytes of the process) of the fit with its evaluations.
+"""
 
 
-def mean_log_likelihood(rows: Features, log_prob: Callable[[Tensor], Tensor]) -> float:
+def _mean_log_likelihood(rows: Features, log_prob: Callable[[Tensor], Tensor]) -> float:
     """The mean of ``log_prob`` over rows (N, D), a few of them in memory at a time."""
     step = max(1, _BLOCK // rows.shape[1])
     total = 0.0
@@ -78,12 +65,13 @@ class _Watch:
 
     def see(self, step: int, log_prob: Callable[[Tensor], Tensor]) -> None:
         self.steps.append(step)
-        self.train.append(mean_log_likelihood(self._data.train, log_prob))
-        self.held_out.append(mean_log_likelihood(self._data.held_out, log_prob))
+        self.train.append(_mean_log_likelihood(self._data.train, log_prob))
+        self.held_out.append(_mean_log_likelihood(self._data.held_out, log_prob))
 
     def curve(self, model: str) -> Curve:
         seconds = time.perf_counter() - self._began
-        return Curve(model, self.steps, self.train, self.held_out, seconds, peak_bytes())
+        values = {"steps": self.steps, "train": self.train, "held_out": self.held_out}
+        return {"model": model, **values, "seconds": seconds, "peak": peak_bytes()}
 
 
 def diagonals(data: LayerData, shrunk: Tensor) -> list[Curve]:

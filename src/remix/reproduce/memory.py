@@ -2,10 +2,13 @@
 
 Bytes of a saved model are those of its file, bytes of the process are measured in a fresh one. Only the dense column
 is computed: 4 (D^2 + D) bytes, the matrix and the mean in float32.
+
+``python -m remix.reproduce.memory FILE`` is that process: it prints what a saved Laplace normal takes.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
@@ -13,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
-from remix.reproduce.targets import Reproduction
+from remix.laplace import LaplaceCovariance, LaplaceNormal
+from remix.reproduce.targets import Listener, Reproduction
 from remix.support.files import write_text
+from remix.support.machine import forget_peak, peak_bytes, resident_bytes
 from remix.support.tables import as_csv
 
 __all__ = ["TAKES", "dense_bytes", "reproduce"]
@@ -37,19 +41,19 @@ def dense_bytes(size: int) -> int:
     return 4 * (size * size + size)
 
 
-def reproduce(wanted: Reproduction, console: Console) -> bool:
+def reproduce(wanted: Reproduction, listener: Listener) -> bool:
     """See `remix.reproduce`."""
     wanted.out.mkdir(parents=True, exist_ok=True)
     rows = []
     for name, size in MAPS.items():
         rows.append(_measured(name, size, wanted.out / f"{name.split(',')[0]}.safetensors"))
-        console.print(f"{name}: {rows[-1]['file'] / 2**20:.4f} MiB in a file", highlight=False)
+        listener.say(f"{name}: {rows[-1]['file'] / 2**20:.4f} MiB in a file")
     write_text(wanted.out / "memory.json", json.dumps(rows, indent=1) + "\n")
     write_text(wanted.out / "memory.csv", as_csv(rows))
     page = _table(rows)
     write_text(wanted.out / "memory.md", page + "\n")
-    console.print(page, highlight=False, markup=False, soft_wrap=True)
-    console.print(f"written: {wanted.out}/memory.csv, .json, .md, and the models", highlight=False)
+    listener.say(page)
+    listener.say(f"written: {wanted.out}/memory.csv, .json, .md, and the models")
     return True
 
 
@@ -58,7 +62,7 @@ def _measured(name: str, size: int, path: Path) -> dict[str, Any]:
     generator = torch.Generator().manual_seed(0)
     vectors = {key: torch.rand(size, generator=generator) + 0.1 for key in ("loc", "diag", "weight", "coord")}
     save_file(vectors, path)
-    command = [sys.executable, "-m", "remix.reproduce.memory_probe", str(path)]
+    command = [sys.executable, "-m", "remix.reproduce.memory", str(path)]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
     found = json.loads(answer.stdout)
     return {
@@ -86,3 +90,31 @@ def _table(rows: list[dict[str, Any]]) -> str:
         cells += [f"{row['dense'] / 2**30:.4f}", f"{row['dense'] / row['file']:,.0f}"]
         lines.append(f"| {row['features']} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _probe(path: str) -> dict[str, int]:
+    """Read a file with loc, diag, weight and coord (D,), evaluate one row.
+
+    Returns:
+        bytes that the process grew by when the file was read, and the most it grew by for the log-likelihood of one row
+        and its gradient, results included.
+
+    """
+    _evaluate(LaplaceNormal(torch.zeros(64), LaplaceCovariance(torch.ones(64), torch.ones(64), torch.zeros(64))))
+    gc.collect()
+    empty = resident_bytes()
+    vectors = {name: vector.clone() for name, vector in load_file(path).items()}
+    loc = vectors.pop("loc")
+    loaded = resident_bytes()
+    forget_peak()
+    _evaluate(LaplaceNormal(loc, LaplaceCovariance(**vectors, validate_args=False), validate_args=False))
+    return {"read": max(0, loaded - empty), "evaluated": max(0, peak_bytes() - empty)}
+
+
+def _evaluate(normal: LaplaceNormal) -> None:
+    row = torch.zeros(1, len(normal.loc), requires_grad=True)
+    normal.log_prob(row).sum().backward()
+
+
+if __name__ == "__main__":
+    print(json.dumps(_probe(sys.argv[1])))

@@ -1,27 +1,33 @@
-"""The runs that a table or figure is made of: planned, found among those that are there, and run if they are not."""
+"""The runs that a table or figure is made of: planned, found among those that are there, and run if they are not.
+
+Also how long they will take on this machine.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
+import torch
+from torch import Tensor
 
+from remix.data import MissingData, TaskStream
 from remix.experiments.compare import Comparison, runs_in
 from remix.experiments.config import RunConfig, differences, resolve
 from remix.experiments.run_directory import RunDirectory
+from remix.experiments.run_network import create_network
 from remix.experiments.run_parts import load_tasks
+from remix.experiments.run_plan import plan_run
 from remix.experiments.sweep import Job, finish_jobs, make_job, parse_seeds, run_name
 from remix.experiments.sweep_runners import run_locally
-from remix.reproduce.estimate import RunEstimate
-from remix.reproduce.targets import Reproduction
-from remix.support.display import duration, say
+from remix.learning.devices import as_device
+from remix.reproduce.targets import Listener, Reproduction
+from remix.support.display import duration
 
-__all__ = ["NeededRun", "Variant", "benchmarks", "comparison", "need_runs"]
+__all__ = ["NeededRun", "Variant", "benchmarks", "comparison", "need_runs", "seconds_per_image"]
 
 TAKES = ("data", "runs", "seeds", "jobs", "finished", "dry_run")
 """Options of the targets that are made of runs."""
@@ -67,8 +73,8 @@ class NeededRun:
         return RunDirectory(self.job.folder).read_summary()
 
 
-def need_runs(wanted: Reproduction, variants: Sequence[Variant], console: Console) -> tuple[list[NeededRun], bool]:
-    """Show the plan, and run what is not finished.
+def need_runs(wanted: Reproduction, variants: Sequence[Variant], listener: Listener) -> tuple[list[NeededRun], bool]:
+    """Tell the plan, and run what is not finished.
 
     A run in the folder of runs that has the same settings is taken, whatever its folder is called and whichever
     command made it.
@@ -98,20 +104,20 @@ def need_runs(wanted: Reproduction, variants: Sequence[Variant], console: Consol
             raise ValueError(
                 f"none of the {len(runs)} runs that this needs is finished in {place}; without --finished they are run"
             )
-        say(console, f"{len(done)} of {len(runs)} runs are finished in {place}; the others are left out")
+        listener.say(f"{len(done)} of {len(runs)} runs are finished in {place}; the others are left out")
         return done, len(done) == len(runs)
     left = [run for run in runs if not run.job.finished]
     if left:
-        _show_plan(runs, parallel, place, wanted.data, console)
+        _tell_plan(runs, parallel, place, wanted.data, listener)
     if wanted.dry_run:
         if not left:
-            say(console, f"all {len(runs)} runs are finished in {place}")
+            listener.say(f"all {len(runs)} runs are finished in {place}")
         return [], True
-    for data in {run.config.data.name: run for run in left}.values():
-        load_tasks(data.config.data, wanted.data)  # says what is missing before anything runs
-    failed = finish_jobs([run.job for run in runs], parallel, partial(say, console), run_locally) if left else []
+    for run in {run.config.data.name: run for run in left}.values():
+        load_tasks(run.config.data, wanted.data)  # says what is missing before anything runs
+    failed = finish_jobs([run.job for run in runs], parallel, listener.say, run_locally) if left else []
     for sentence in failed:
-        say(console, sentence, style="red")
+        listener.fail(sentence)
     return [run for run in runs if run.job.finished], not failed
 
 
@@ -153,28 +159,77 @@ def _existing(place: Path) -> list[tuple[Path, dict[str, Any]]]:
     return [(run.path, run.read_config()) for run in sorted(found, key=lambda run: not run.finished)]
 
 
-def _show_plan(runs: Sequence[NeededRun], parallel: int, place: Path, data: str | None, console: Console) -> None:
+def _tell_plan(runs: Sequence[NeededRun], parallel: int, place: Path, data: str | None, listener: Listener) -> None:
     """What is finished, what is left, and how long that will take here."""
-    table = Table("benchmark", "method", "seeds", "finished", "minutes each, estimated")
-    for column in table.columns[3:]:
-        column.justify = "right"
-    clock = RunEstimate(data)
+    heads = ["benchmark", "method", "seeds", "finished", "minutes each, estimated"]
+    rows = []
+    estimate = _Estimate(data)
     rest = 0.0
     for name, group in benchmarks(runs).items():
         for variant in dict.fromkeys(run.variant for run in group):
             mine = [run for run in group if run.variant == variant]
             left = [run for run in mine if not run.job.finished]
-            minutes = (
-                clock.minutes(mine[0].config, [run.summary() for run in mine if run.job.finished]) if left else None
-            )
+            minutes = estimate.minutes(mine) if left else None
             rest += (minutes or 0.0) * len(left)
             seeds = " ".join(str(run.seed) for run in mine)
             cells = [f"{len(mine) - len(left)} of {len(mine)}", "" if minutes is None else f"{minutes:,.1f}"]
-            table.add_row(name, variant.name, seeds, *cells)
-    console.print(table)
+            rows.append([name, variant.name, seeds, *cells])
+    listener.plan(heads, rows)
     count = sum(not run.job.finished for run in runs)
-    say(
-        console,
+    listener.say(
         f"{count} runs to do in {place}/, {parallel} at a time: about {duration(60 * rest / parallel)} on this machine "
-        "(from finished runs of a kind, else from a few steps of the network; methods with a generator take longer)",
+        "(from finished runs of a kind, else from a few steps of the network; methods with a generator take longer)"
     )
+
+
+class _Estimate:
+    """Minutes of a run: those of finished ones of the same kind, else what its images through the network take here."""
+
+    def __init__(self, data: str | None) -> None:
+        self.data = data
+        self.seconds: dict[str, float] = {}  # per image, by network
+        self.streams: dict[str, TaskStream | None] = {}
+
+    def minutes(self, runs: Sequence[NeededRun]) -> float:
+        """Of each of these runs, which differ in the seed only."""
+        done = [float(run.summary()["processor_minutes"]) for run in runs if run.job.finished]
+        if done:
+            return sum(done) / len(done)
+        config = runs[0].config
+        key = repr((config.network, config.data.name))
+        if key not in self.seconds:
+            self.seconds[key] = seconds_per_image(config)
+        return plan_run(config, self._stream(config)).work * self.seconds[key] / 60
+
+    def _stream(self, config: RunConfig) -> TaskStream | None:
+        key = repr(config.data)
+        if key not in self.streams:
+            try:
+                self.streams[key] = load_tasks(config.data, self.data)
+            except MissingData:
+                self.streams[key] = None
+        return self.streams[key]
+
+
+def seconds_per_image(config: RunConfig, steps: int = 3) -> float:
+    """Forward and backward, the best of some batches on one thread, since runs side by side have one each."""
+    device = as_device(config.accelerator)
+    backbone: Any = create_network(config)
+    backbone = backbone.to(device).train()
+    shape = (config.batch_size, *backbone.input_shape)
+    images = torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(device)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return min(_step(backbone, images) for _ in range(steps + 1)) / config.batch_size
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _step(backbone: Any, images: Tensor) -> float:
+    clock = time.process_time if images.device.type == "cpu" else time.perf_counter  # other programs do not count
+    began = clock()
+    loss = backbone.pooled(images).sum()
+    loss.backward()
+    loss.item()  # waits for the device
+    return clock() - began

@@ -8,12 +8,10 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from rich.console import Console
 
 from remix.report import write_report
 from remix.reproduce.needed_runs import NeededRun
-from remix.reproduce.targets import Reproduction
-from remix.support.display import say
+from remix.reproduce.targets import Listener, Reproduction
 from remix.support.files import write_text, written_whole
 from remix.support.tables import as_csv
 
@@ -38,7 +36,7 @@ def write_results(
     rows: Sequence[Mapping[str, Any]],
     text: str,
     figure: Figure,
-    console: Console,
+    listener: Listener,
 ) -> None:
     """Write NAME.md, NAME.csv, NAME.png and report.html into the folder of the target, and show the table."""
     wanted.out.mkdir(parents=True, exist_ok=True)
@@ -46,11 +44,11 @@ def write_results(
     write_text(wanted.out / f"{name}.md", text + "\n")
     with written_whole(wanted.out / f"{name}.png") as file:
         figure.savefig(file, format="png", dpi=120)
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    listener.say(text)
     for line in write_report([run.job.folder for run in runs], wanted.out / "report.html", wanted.data):
-        say(console, line)
+        listener.say(line)
     written = ", ".join(f"{name}.{kind}" for kind in ("md", "csv", "png"))
-    console.print(f"written  {wanted.out}/{written}, report.html", highlight=False, markup=False, soft_wrap=True)
+    listener.say(f"written  {wanted.out}/{written}, report.html")
 
 
 def scale_sentence(wanted: Reproduction, runs: Sequence[NeededRun]) -> str:

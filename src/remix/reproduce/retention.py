@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
-from rich.console import Console
 
 from remix.experiments.paired import spread
 from remix.learning.metrics import AccuracyMatrix
 from remix.reproduce import needed_runs
 from remix.reproduce.needed_runs import Variant, need_runs
 from remix.reproduce.result_files import colour_of, new_figure, scale_sentence, tidy, write_results
-from remix.reproduce.targets import Reproduction
+from remix.reproduce.targets import Listener, Reproduction
 from remix.support.tables import as_markdown
 
 __all__ = ["TAKES", "reproduce"]
@@ -24,10 +23,10 @@ _METHODS = ("finetune", "rdfcil", "pmi", "remix")
 _ACCURACIES = {"new_task_accuracy": "on the newest task", "old_task_accuracy": "on older tasks"}
 
 
-def reproduce(wanted: Reproduction, console: Console) -> bool:
+def reproduce(wanted: Reproduction, listener: Listener) -> bool:
     """See `remix.reproduce`."""
     preset = _PRESET[wanted.scale]
-    runs, complete = need_runs(wanted, [Variant(preset, method) for method in _METHODS], console)
+    runs, complete = need_runs(wanted, [Variant(preset, method) for method in _METHODS], listener)
     if not runs:
         return complete
     rows = []
@@ -44,7 +43,7 @@ def reproduce(wanted: Reproduction, console: Console) -> bool:
             })  # fmt: skip
     tables = [f"Accuracy {words}:\n\n{_table(rows, column)}" for column, words in _ACCURACIES.items()]
     text = "\n\n".join([f"{runs[0].variant.benchmark}. {scale_sentence(wanted, runs)}", *tables])
-    write_results(wanted, "retention", runs, rows, text, _figure(rows), console)
+    write_results(wanted, "retention", runs, rows, text, _figure(rows), listener)
     return complete
 
 

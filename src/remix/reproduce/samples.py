@@ -5,22 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from remix.deploy.dream_files import DreamFiles, SavedDream, load_dream
 from remix.deploy.dream_options import DreamOptions
 from remix.deploy.dream_plan import make_plan
-from remix.deploy.dreaming import DreamReport, announce, run_dream
 from remix.deploy.grids import GridRow, save_grid
 from remix.deploy.measuring import measure_folder
 from remix.deploy.sources import NetworkFile
 from remix.inversion import PriorKind
 from remix.learning import load_model
 from remix.learning.devices import as_device, on_device
-from remix.reproduce.targets import Reproduction
-from remix.support.display import Display, say
+from remix.reproduce.targets import Listener, Reproduction
 from remix.support.files import write_text
-from remix.support.machine import resuming_command_line
 from remix.support.tables import as_csv, as_markdown
 
 __all__ = ["TAKES", "reproduce"]
@@ -37,7 +32,7 @@ _PRIORS: dict[PriorKind, tuple[str, str]] = {
 }
 
 
-def reproduce(wanted: Reproduction, console: Console) -> bool:
+def reproduce(wanted: Reproduction, listener: Listener) -> bool:
     """See `remix.reproduce`."""
     wanted.needs("data", "weights")
     assert wanted.data is not None
@@ -51,31 +46,20 @@ def reproduce(wanted: Reproduction, console: Console) -> bool:
         model = wanted.out / f"model-{transform}.remix"
         if not model.exists():
             measure_folder(
-                train, network, model, Display(console), views=("map",), maps=("stages",),
+                train, network, model, listener.display(), views=("map",), maps=("stages",),
                 transform=None if transform == "none" else "dct",
             )  # fmt: skip
         files = DreamFiles.at(wanted.out / f"{prior}.png")
-        if files.checkpoint.exists() or not files.tensors.exists():
-            report = _dream(model, files, DreamOptions(CLASSES, count, "pyramid", prior, steps=steps), console)
-            if not report.finished:
+        resume = files.checkpoint.exists()
+        if resume or not files.tensors.exists():
+            files.prepare(overwrite=False, resume=resume)
+            options = DreamOptions(CLASSES, count, "pyramid", prior, steps=steps)
+            plan = make_plan(on_device(load_model(model), as_device("auto")), options)
+            if not listener.dream(plan, files, resume):
                 return False
         dreams[prior] = load_dream(files.tensors)
-    _write(wanted, dreams, size, steps, console)
+    _write(wanted, dreams, size, steps, listener)
     return True
-
-
-def _dream(model: Path, files: DreamFiles, options: DreamOptions, console: Console) -> DreamReport:
-    resume = files.checkpoint.exists()
-    files.prepare(overwrite=False, resume=resume)
-    plan = make_plan(on_device(load_model(model), as_device("auto")), options)
-    for line in announce(plan):
-        say(console, line)
-    report = run_dream(plan, files, console, resume)
-    for line in report.sentences():
-        say(console, line)
-    if not report.finished:
-        say(console, f"to go on: {resuming_command_line()}")
-    return report
 
 
 def _photographs(root: Path) -> Path:
@@ -89,7 +73,9 @@ def _photographs(root: Path) -> Path:
     return found
 
 
-def _write(wanted: Reproduction, dreams: dict[PriorKind, SavedDream], size: int, steps: int, console: Console) -> None:
+def _write(
+    wanted: Reproduction, dreams: dict[PriorKind, SavedDream], size: int, steps: int, listener: Listener
+) -> None:
     rows: list[dict[str, Any]] = []
     shown: list[GridRow] = []
     for name in CLASSES:
@@ -113,5 +99,5 @@ def _write(wanted: Reproduction, dreams: dict[PriorKind, SavedDream], size: int,
         "", as_markdown(["prior", "what it is", "read as their class by the network itself"], lines, left=2),
     ])  # fmt: skip
     write_text(wanted.out / "samples.md", text + "\n")
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
-    console.print(f"written  {wanted.out}/samples.png, samples.csv, samples.md", highlight=False, soft_wrap=True)
+    listener.say(text)
+    listener.say(f"written  {wanted.out}/samples.png, samples.csv, samples.md")

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
-from rich.console import Console
 
 from remix.experiments.paired import paired_difference, spread
 from remix.learning.metrics import METRICS
 from remix.reproduce import needed_runs
 from remix.reproduce.needed_runs import Variant, need_runs
 from remix.reproduce.result_files import new_figure, scale_sentence, tidy, write_results
-from remix.reproduce.targets import Reproduction
+from remix.reproduce.targets import Listener, Reproduction
 from remix.support.tables import as_markdown
 
 __all__ = ["TAKES", "reproduce"]
@@ -23,7 +22,7 @@ _PRESET = {"mini": "digits", "paper": "cifar100-10"}
 _WEIGHTS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
 
 
-def reproduce(wanted: Reproduction, console: Console) -> bool:
+def reproduce(wanted: Reproduction, listener: Listener) -> bool:
     """See `remix.reproduce`."""
     preset = _PRESET[wanted.scale]
     weights = {f"weight {weight:g}": weight for weight in _WEIGHTS}
@@ -31,7 +30,7 @@ def reproduce(wanted: Reproduction, console: Console) -> bool:
         Variant(preset, "remix", (f"settings.inversion.prior.weight={weight}",), name)
         for name, weight in weights.items()
     ]
-    runs, complete = need_runs(wanted, variants, console)
+    runs, complete = need_runs(wanted, variants, listener)
     if not runs:
         return complete
     rows = [
@@ -42,7 +41,7 @@ def reproduce(wanted: Reproduction, console: Console) -> bool:
     text = "\n\n".join(
         [f"{runs[0].variant.benchmark}. {scale_sentence(wanted, runs)}", _table(rows), *_sentences(rows)]
     )
-    write_results(wanted, "lambda", runs, rows, text, _figure(rows), console)
+    write_results(wanted, "lambda", runs, rows, text, _figure(rows), listener)
     return complete
 
 

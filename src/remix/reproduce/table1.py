@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from matplotlib.figure import Figure
-from rich.console import Console
 
 from remix.experiments.compare import Comparison, format_comparison, run_rows
 from remix.methods import list_methods
 from remix.reproduce import needed_runs
 from remix.reproduce.needed_runs import NeededRun, Variant, benchmarks, comparison, need_runs
 from remix.reproduce.result_files import colour_of, new_figure, scale_sentence, tidy, write_results
-from remix.reproduce.targets import Reproduction
+from remix.reproduce.targets import Listener, Reproduction
 
 __all__ = ["TAKES", "reproduce"]
 
@@ -49,9 +48,9 @@ def variants(scale: str) -> list[Variant]:
     return [*small, *improved]
 
 
-def reproduce(wanted: Reproduction, console: Console) -> bool:
+def reproduce(wanted: Reproduction, listener: Listener) -> bool:
     """See `remix.reproduce`."""
-    runs, complete = need_runs(wanted, variants(wanted.scale), console)
+    runs, complete = need_runs(wanted, variants(wanted.scale), listener)
     if not runs:
         return complete
     parts = {name: comparison(group) for name, group in benchmarks(runs).items()}
@@ -61,7 +60,7 @@ def reproduce(wanted: Reproduction, console: Console) -> bool:
         for row in run_rows(parts[name])
     ]
     text = "\n\n".join([scale_sentence(wanted, runs), *(_part(name, found) for name, found in parts.items())])
-    write_results(wanted, "table1", runs, rows, text, _figure(parts, runs), console)
+    write_results(wanted, "table1", runs, rows, text, _figure(parts, runs), listener)
     return complete
 
 

@@ -1,22 +1,25 @@
 """Targets of `remix reproduce`: one line here and one module each.
 
-A module has ``TAKES``, the options it looks at (fields of `Reproduction`), and ``reproduce(wanted, console)``, which
+A module has ``TAKES``, the options it looks at (fields of `Reproduction`), and ``reproduce(wanted, listener)``, which
 returns whether everything was done.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from importlib import import_module
 from pathlib import Path
-from typing import Any
-
-from rich.console import Console
+from typing import TYPE_CHECKING, Any
 
 from remix.support.text import did_you_mean
 
-__all__ = ["TARGETS", "Reproduction", "reproduce_target"]
+if TYPE_CHECKING:
+    from remix.deploy.dream_files import DreamFiles
+    from remix.deploy.dream_plan import DreamPlan
+    from remix.support.display import Display
+
+__all__ = ["TARGETS", "Listener", "Reproduction", "reproduce_target"]
 
 TARGETS = {
     "table1": "Methods by data sets and numbers of tasks: last, average incremental accuracy, forgetting (table 1)",
@@ -72,7 +75,34 @@ class Reproduction:
                 raise ValueError(f"this target needs --{name.replace('_', '-')}")
 
 
-def reproduce_target(target: str, wanted: Reproduction, console: Console) -> bool:
+class Listener:
+    """What a target tells while it is made. This one hears nothing; `remix reproduce` prints."""
+
+    def say(self, text: str) -> None:
+        """A line, or a result of several."""
+
+    def fail(self, sentence: str) -> None:
+        """Something that did not go well; the rest goes on."""
+
+    def plan(self, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """The runs that are needed, as cells of a table."""
+
+    def display(self) -> Display:
+        """Where the progress of measuring is shown."""
+        from rich.console import Console
+
+        from remix.support.display import Display
+
+        return Display(Console(quiet=True))
+
+    def dream(self, plan: DreamPlan, files: DreamFiles, resume: bool) -> bool:
+        """Run the plan of a dream, and tell of it; returns whether it came to its end."""
+        from remix.deploy.dreaming import run_dream
+
+        return run_dream(plan, files, self.display().console, resume).finished
+
+
+def reproduce_target(target: str, wanted: Reproduction, listener: Listener) -> bool:
     """Run a target.
 
     Returns:
@@ -97,5 +127,5 @@ def reproduce_target(target: str, wanted: Reproduction, console: Console) -> boo
             raise ValueError(f"the target {target} does not look at --{field.name.replace('_', '-')}")
     if wanted.out.exists() and any(wanted.out.iterdir()) and not (wanted.resume or wanted.dry_run):
         raise ValueError(f"the folder {wanted.out} has results already: --resume goes on, or choose another --out")
-    run: Callable[[Reproduction, Console], bool] = module.reproduce
-    return run(wanted, console)
+    run: Callable[[Reproduction, Listener], bool] = module.reproduce
+    return run(wanted, listener)
