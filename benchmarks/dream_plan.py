@@ -13,8 +13,10 @@ from benchmarks.dream_data import Images
 from benchmarks.features import CIFAR_MEAN, CIFAR_STD
 from remix.inversion import (
     Augmentation,
+    Form,
     Knowledge,
     LayerwiseSettings,
+    PriorKind,
     PriorSettings,
     Progress,
     PyramidSettings,
@@ -26,8 +28,6 @@ from remix.inversion import (
     invert_layerwise,
     invert_pyramid,
 )
-from remix.inversion.gaussian_forms import Form
-from remix.inversion.priors import PriorKind
 from remix.laplace import LaplaceCovariance, LaplaceNormal
 from remix.networks import Classifier
 from remix.statistics import (

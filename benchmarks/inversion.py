@@ -16,11 +16,19 @@ from torch import Tensor
 from benchmarks.inversion_baseline import Straightforward
 from benchmarks.inversion_problem import Problem, clock, make_problem
 from benchmarks.timing import Work, interleaved, peak_extra_bytes
-from remix.inversion import LayerwiseSettings, LoopState, Schedule, Task, TensorVariable, frozen, invert_layerwise
-from remix.inversion.adam import Adam
-from remix.inversion.loop import StepReport, optimise
-from remix.inversion.measurements import Reading
-from remix.inversion.moment_kernels import moment_gradient, moments
+from remix.inversion import (
+    LayerwiseSettings,
+    LoopState,
+    Reading,
+    Schedule,
+    StepReport,
+    frozen,
+    invert_layerwise,
+    optimise,
+)
+from remix.inversion.loop import Adam
+from remix.inversion.passing_moments import moment_gradient, moments
+from remix.inversion.watch import Watch
 from remix.laplace import kernels
 
 STEP_LIMIT = 1.25  # a refinement step, in bare forward + backward passes
@@ -75,7 +83,7 @@ def refinement(problem: Problem, seconds: float, straightforward: bool) -> dict[
 
     with frozen(*problem.knowledge.networks):
         network()
-        task = Task(problem.terms(), problem.knowledge.whole(), TensorVariable(problem.images), Schedule(10_000, 0.4))
+        task = problem.refinement(Schedule(10_000, 0.4))
         started = clock()
         optimise(task, torch.Generator().manual_seed(0), progress=after_step)
     return best
@@ -85,11 +93,15 @@ def breakdown(problem: Problem, seconds: float) -> dict[str, float]:
     """What the step adds to the bare passes and what it replaces, each part alone, on the network's activations."""
     with frozen(*problem.knowledge.networks), torch.no_grad():
         layers, terms = problem.prior_layers, problem.terms()[1:]
-        section = problem.knowledge.whole().watching([layer.point for layer in layers])
-        with section.observe(problem.images, problem.images, slice(0, len(problem.images))) as seen:
-            activations = [seen.activations[layer.point] for layer in layers]
-            readings = [[Reading(m, m(seen)) for m in term.penalty.measurements] for term in terms]
-    norms = [problem.knowledge.module.get_submodule(layer.point.module) for layer in layers]
+        points = [layer.point for layer in layers]
+        shared = problem.terms()[2].loss.averages  # all products of the prior serve the statistics too
+        with Watch(problem.backbone, problem.backbone.pooled, shared, points).run(
+            problem.images, problem.images, slice(0, len(problem.images))
+        ) as seen:
+            activations = [seen.activations[point] for point in points]
+            measured = {average.key: Reading(average, average(seen)) for average in shared}
+            readings = [[measured[average.key] for average in term.loss.averages] for term in terms]
+    norms = [problem.backbone.get_submodule(layer.point.module) for layer in layers]
     origins = [layer.mean.float() for layer in layers]
     maps = [(torch.rand(layer.dim), torch.rand(layer.dim)) for layer in layers]
     slopes = [torch.randn(1 + layer.dim, layer.dim) for layer in layers]
@@ -111,7 +123,7 @@ def breakdown(problem: Problem, seconds: float) -> dict[str, float]:
 
     def evaluate() -> None:
         leaves = [[Reading(r.by, r.average.detach().requires_grad_()) for r in group] for group in readings]
-        values = [term.penalty.value(group, len(problem.images)) for term, group in zip(terms, leaves, strict=True)]
+        values = [term.loss.value(group, len(problem.images)) for term, group in zip(terms, leaves, strict=True)]
         torch.autograd.grad(torch.stack(values).sum(), [r.average for group in leaves for r in group])
 
     images = problem.images.clone()
@@ -161,13 +173,7 @@ def peak_in_this_process(count: int, micro_batch: int, straightforward: bool) ->
         if straightforward:
             with Straightforward(problem) as plain:
                 return peak_extra_bytes(lambda: plain.refine(1))
-        task = Task(
-            problem.terms(),
-            problem.knowledge.whole(),
-            TensorVariable(problem.images),
-            Schedule(1, 0.4),
-            micro_batch=micro_batch,
-        )
+        task = problem.refinement(Schedule(1, 0.4), micro_batch)
         return peak_extra_bytes(lambda: optimise(task, torch.Generator().manual_seed(0)))
 
 

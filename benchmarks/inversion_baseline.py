@@ -75,7 +75,7 @@ class Straightforward:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.network = problem.knowledge.module
+        self.network = problem.knowledge.backbone
         self.hooks: list[LayerHook] = []
         self.shape_seconds = 0.0  # spent on the shapes of block inputs
 

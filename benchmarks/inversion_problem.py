@@ -9,7 +9,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from remix.inversion import FeatureMatch, Knowledge, PriorSettings, StatisticsKl, Targets, Term
+from remix.inversion import (
+    FeatureMatch,
+    Knowledge,
+    Optimisation,
+    PriorSettings,
+    Schedule,
+    StatisticsKl,
+    Targets,
+    TensorVariable,
+    Term,
+)
 from remix.networks import Backbone, create_backbone
 from remix.statistics import LayerMeter, LayerStatistics, batchnorm_points, block_input_points, run_meters
 
@@ -34,7 +44,7 @@ class Problem:
 
     def channels_last(self) -> Problem:
         """The same with weights and images in that memory format."""
-        network = deepcopy(self.knowledge.module).to(memory_format=torch.channels_last)
+        network = deepcopy(self.knowledge.backbone).to(memory_format=torch.channels_last)
         images = self.images.to(memory_format=torch.channels_last)
         return Problem(Knowledge(network, self.knowledge.layers), images, self.targets, self.kind)
 
@@ -63,6 +73,11 @@ class Problem:
             Term("statistics", 0.25, StatisticsKl(self.knowledge.moments)),
             *self.knowledge.prior_terms(self.prior),
         ]
+
+    def refinement(self, schedule: Schedule, micro_batch: int | None = None) -> Optimisation:
+        """The last phase of an inversion."""
+        network, images = self.backbone, TensorVariable(self.images)
+        return Optimisation(self.terms(), network, network.pooled, images, schedule, micro_batch=micro_batch)
 
 
 def make_problem(count: int, kind: str = "laplace") -> Problem:

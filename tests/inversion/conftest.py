@@ -7,7 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from remix.inversion import Knowledge, Section
+from remix.inversion import Knowledge
+from remix.inversion.terms import Reading
+from remix.inversion.watch import Watch
 from remix.networks import Classifier, GrowingHead, create_backbone
 from remix.statistics import (
     ClassGaussians,
@@ -101,8 +103,22 @@ def knowledge(classifier, layers) -> Knowledge:
 
 
 @pytest.fixture
-def section(classifier) -> Section:
-    return Section(classifier.backbone, classifier.backbone.pooled)
+def part(classifier):
+    """A network and the part of it that runs."""
+    return classifier.backbone, classifier.backbone.pooled
+
+
+@pytest.fixture
+def evaluate(part):
+    """The value of a loss, what the network gave, and the activations of the layers that the loss looks at."""
+
+    def evaluate(loss, images):
+        points = [average.layer.point for average in loss.averages if hasattr(average, "layer")]
+        with Watch(*part, loss.averages, points).run(images, images, slice(0, len(images))) as seen:
+            measured = [Reading(average, average(seen)) for average in loss.averages]
+            return loss.value(measured, len(images)), seen.output, dict(seen.activations)
+
+    return evaluate
 
 
 @pytest.fixture

@@ -6,37 +6,11 @@ from remix.inversion import GeneratorSettings, ImageGenerator, Knowledge, Schedu
 SHORT = GeneratorSettings(schedule=Schedule(4, 1e-3), batch=16, noise=20)
 
 
-@pytest.mark.parametrize(("shape", "parameters"), [((3, 32, 32), 8_423_939), ((3, 64, 64), 8_571_779)])
-def test_parameters_are_as_many_as_published(shape, parameters):
-    with torch.device("meta"):
-        network = ImageGenerator(shape)
-    assert sum(parameter.numel() for parameter in network.parameters()) == parameters
-
-
-@pytest.mark.parametrize("shape", [(1, 8, 8), (1, 28, 28), (3, 16, 16), (3, 64, 64)])
-def test_images_have_the_shape_and_a_normalised_batch(shape, generator):
-    network = ImageGenerator(shape, noise=5, generator=generator)
-    images = network(torch.randn(8, 5, generator=generator))
-    assert images.shape == (8, *shape)
-    torch.testing.assert_close(images.mean((0, 2, 3)), torch.zeros(shape[0]), atol=1e-4, rtol=0)
-    torch.testing.assert_close(images.var((0, 2, 3)), torch.ones(shape[0]), atol=2e-2, rtol=0)
-
-
-def test_a_seed_decides_the_weights(generator):
-    one, other = (ImageGenerator((1, 8, 8), 5, torch.Generator().manual_seed(3)) for _ in range(2))
-    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
-
-
-def test_a_size_that_cannot_be_doubled_to_is_refused():
-    with pytest.raises(ValueError, match="sides divisible by 4"):
-        ImageGenerator((1, 10, 8))
-
-
 def test_training_is_what_torch_would_do(knowledge):
     """The first steps, against a plain loop with torch's Adam and BatchNorm's own running averages."""
     from torch.nn.functional import cross_entropy
 
-    from remix.inversion.image_priors import gaussian_kernel
+    from remix.inversion.losses import gaussian_kernel
     from remix.statistics import Hooks
 
     network = ImageGenerator((1, 8, 8), 20, torch.Generator().manual_seed(0)).double()
@@ -48,7 +22,7 @@ def test_training_is_what_torch_would_do(knowledge):
     layers = knowledge.moments
     for _ in range(4):
         images = plain(torch.randn(16, 20, generator=generator, dtype=torch.float64))
-        with frozen(*knowledge.networks), Hooks(knowledge.module, [layer.point for layer in layers]) as hooks:
+        with frozen(*knowledge.networks), Hooks(knowledge.backbone, [layer.point for layer in layers]) as hooks:
             logits = knowledge.classify(knowledge.backbone.pooled(images))
         kl = 0
         for layer in layers:

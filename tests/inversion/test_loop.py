@@ -1,45 +1,41 @@
 import signal
 import threading
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
 from remix.inversion import (
+    Augmentation,
+    Average,
     Boost,
     CovariancePrior,
     InversionStoppedError,
     LoopState,
+    Loss,
+    Optimisation,
     Schedule,
-    Section,
+    Seen,
     StatisticsKl,
-    Task,
     TensorVariable,
     Term,
     optimise,
 )
-from remix.inversion.augment import Augmentation
-from remix.inversion.measurements import ImageAverage
+from remix.inversion.loop import Adam
 
 
-class Bowl:
+class Bowl(Loss):
     """The mean square of the unknown: a term that needs no network."""
 
     def __init__(self, centre: float = 0.0) -> None:
-        self.measurements = [ImageAverage(lambda seen: (seen.variable - centre).square().flatten(1).sum(1))]
-
-    def value(self, readings, count):
-        return readings[0].average
+        super().__init__(Average(lambda seen: (seen.variable - centre).square().flatten(1).sum(1)))
 
 
-def section() -> Section:
-    return Section(nn.Identity(), lambda x: x)
-
-
-def task(start, *terms, **options) -> Task:
+def task(start, *terms, **options) -> Optimisation:
     terms = terms or (Term("bowl", 1.0, Bowl()),)
     schedule = options.pop("schedule", Schedule(30, 0.5))
-    return Task(terms, section(), TensorVariable(start), schedule, **options)
+    return Optimisation(terms, nn.Identity(), lambda x: x, TensorVariable(start), schedule, **options)
 
 
 def test_the_best_point_is_stored_with_the_loss_it_had(generator):
@@ -50,13 +46,8 @@ def test_the_best_point_is_stored_with_the_loss_it_had(generator):
     assert state.best_loss == min(history)
     assert state.best_step == history.index(min(history))
     assert 0 < state.best_step < 19  # Adam with a large rate overshoots: the best is not the last
-    assert Bowl().measurements[0].function(_seen(state.best[0])).mean().item() == state.best_loss
-
-
-def _seen(x):
-    from remix.inversion import Observed
-
-    return Observed(slice(0, len(x)), x, x, x, {})
+    x = state.best[0]
+    assert Bowl().averages[0](Seen(slice(0, len(x)), x, x, x)).item() == state.best_loss
 
 
 @pytest.mark.parametrize("keep_best", [True, False])
@@ -115,14 +106,15 @@ def test_gradient_limit_cuts_the_norm(generator):
     assert free.adam.first[0].norm().item() > 10
 
 
-def augmented(images, knowledge, **options) -> Task:
+def augmented(images, knowledge, **options) -> Optimisation:
     own = [layer for key, layer in knowledge.layers.items() if "bn:input" in key]
     terms = [
         Term("statistics", 1.0, StatisticsKl(knowledge.moments), Boost()),
         Term("prior", 1.0, CovariancePrior(own, "laplace", "typical")),
     ]
     variable = TensorVariable(images, Augmentation(jitter=2, flip=0.5))
-    return Task(terms, knowledge.whole(), variable, Schedule(12, 0.1, warm_up=2, milestones=(5,)), **options)
+    schedule = Schedule(12, 0.1, warm_up=2, milestones=(5,))
+    return Optimisation(terms, knowledge.backbone, knowledge.pooled, variable, schedule, **options)
 
 
 def test_a_seed_decides_every_bit(images, knowledge):
@@ -157,17 +149,15 @@ def test_going_on_after_an_interruption_gives_the_same_bits(images, knowledge, s
 def test_an_interruption_inside_a_step_undoes_its_draws(images, knowledge):
     run = augmented(images, knowledge)
     calls = []
-    forward = run.section.forward
 
     def interrupted(x):
         calls.append(1)
         if len(calls) == 4:
             raise KeyboardInterrupt
-        return forward(x)
+        return run.forward(x)
 
-    run.section.forward = interrupted
     generator = torch.Generator().manual_seed(1)
-    state, finished = optimise(run, generator)
+    state, finished = optimise(replace(run, forward=interrupted), generator)
     assert (state.step, finished) == (3, False)
     again, _ = optimise(augmented(images, knowledge), generator, state=state)
     whole, _ = optimise(augmented(images, knowledge), torch.Generator().manual_seed(1))
@@ -252,3 +242,46 @@ def test_nothing_in_the_network_changes(images, knowledge, classifier):
     assert all(torch.equal(tensor, before[name]) for name, tensor in classifier.state_dict().items())
     hooks = [module._forward_hooks or module._forward_pre_hooks for module in classifier.modules()]
     assert not any(hooks)
+
+
+def test_bad_terms_are_refused(knowledge):
+    with pytest.raises(ValueError, match="weight of term 'kl' must not be negative"):
+        Term("kl", -1.0, StatisticsKl(knowledge.moments))
+    with pytest.raises(ValueError, match="cap of at least 1"):
+        Boost(0.5)
+
+
+def test_steps_are_those_of_the_textbook(generator):
+    ours = [torch.randn(5, 3, generator=generator), torch.randn(4, generator=generator)]
+    plain = [(tensor.double(), torch.zeros_like(tensor).double(), torch.zeros_like(tensor).double()) for tensor in ours]
+    adam = Adam(ours)
+    for step in range(1, 21):
+        gradients = [torch.randn(tensor.shape, generator=generator) for tensor in ours]
+        rate = 0.3 / step
+        moved = []
+        for (x, m, v), g in zip(plain, (gradient.double() for gradient in gradients), strict=True):
+            m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+            x = x - rate * (m / (1 - 0.9**step)) / ((v / (1 - 0.999**step)).sqrt() + 1e-8)
+            moved.append((x, m, v))
+        plain = moved
+        adam.step(gradients, rate)
+    assert adam.steps == 20
+    for (x, m, v), tensor, first, second in zip(plain, ours, adam.first, adam.second, strict=True):
+        torch.testing.assert_close(tensor, x.float())
+        torch.testing.assert_close(first, m.float())
+        torch.testing.assert_close(second, v.float())
+
+
+def test_a_state_that_is_set_goes_on_with_the_same_bits(generator):
+    x = torch.randn(50, generator=generator)
+    gradients = torch.randn(8, 50, generator=generator)
+    adam = Adam([x])
+    for gradient in gradients[:4]:
+        adam.step([gradient.clone()], 0.1)
+    y = x.clone()
+    other = Adam([y])
+    other.set(adam.steps, [t.clone() for t in adam.first], [t.clone() for t in adam.second])
+    for gradient in gradients[4:]:
+        adam.step([gradient.clone()], 0.1)
+        other.step([gradient.clone()], 0.1)
+    assert torch.equal(x, y)

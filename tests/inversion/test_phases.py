@@ -2,28 +2,33 @@ import pytest
 import torch
 from torch import nn
 
-from remix.inversion import Checkpoint, Phase, Schedule, Section, Task, TensorVariable, Term, run_phases
-from remix.inversion.augment import Augmentation
+from remix.inversion import (
+    Augmentation,
+    Average,
+    Checkpoint,
+    Loss,
+    Optimisation,
+    Phase,
+    Schedule,
+    TensorVariable,
+    Term,
+    run_phases,
+)
 from remix.inversion.dream import chunks
-from remix.inversion.measurements import ImageAverage
 from remix.statistics import DamagedFileError
 
 
-class Distance:
-    def __init__(self, target):
-        self.measurements = [ImageAverage(lambda seen: (seen.inputs - target[seen.part]).square().flatten(1).sum(1))]
-
-    def value(self, readings, count):
-        return readings[0].average
+def distance(target, of="inputs"):
+    average = Average(lambda seen: (getattr(seen, of) - target[seen.part]).square().flatten(1).sum(1))
+    return Term("distance", 1.0, Loss(average))
 
 
 def climb(previous, generator):
     """Start from noise, towards one more than what the phase before found; the image is jittered."""
     start = torch.randn(3, 1, 4, 4, generator=generator)
     target = torch.zeros_like(start) if previous is None else previous + 1
-    terms = [Term("distance", 1.0, Distance(target))]
     variable = TensorVariable(start, Augmentation(jitter=1))
-    return Task(terms, Section(nn.Identity(), lambda x: x), variable, Schedule(6, 0.2))
+    return Optimisation([distance(target)], nn.Identity(), lambda x: x, variable, Schedule(6, 0.2))
 
 
 def phases():
@@ -113,15 +118,11 @@ def test_when_numbers_stop_being_finite_finished_results_and_a_checkpoint_are_ke
         calls.append(1)
         return x * float("nan") if len(calls) > 22 else x  # phase d, step 4
 
-    class Output(Distance):
-        def __init__(self, target):
-            self.measurements = [ImageAverage(lambda s: (s.output - target[s.part]).square().flatten(1).sum(1))]
-
     def fragile(previous, generator):
         start = torch.randn(3, 1, 4, 4, generator=generator)
         target = torch.zeros_like(start) if previous is None else previous + 1
-        section = Section(nn.Identity(), breaking)
-        return Task([Term("distance", 1.0, Output(target))], section, TensorVariable(start), Schedule(6, 0.2))
+        terms = [distance(target, "output")]
+        return Optimisation(terms, nn.Identity(), breaking, TensorVariable(start), Schedule(6, 0.2))
 
     run = [Phase(name, fragile, keep=name in "bd", usable=name in "bd") for name in "abcd"]
     with pytest.raises(InversionStoppedError, match="step 4") as caught:

@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal, kl_divergence
 
-from remix.inversion import CovariancePrior, PriorSettings
-from remix.inversion.measurements import Reading
+from remix.inversion import CovariancePrior, PriorSettings, Reading, Seen
 from remix.statistics import batchnorm_points, measure_layers
 
 
@@ -23,22 +22,15 @@ def channel_layers(layers):
     return [layer for key, layer in layers.items() if "bn:input" in key]
 
 
-def evaluate(prior, section, images):
-    watched = section.watching({point for m in prior.measurements for point in m.points})
-    with watched.observe(images, images, slice(0, len(images))) as seen:
-        readings = [Reading(m, m(seen)) for m in prior.measurements]
-        return prior.value(readings, len(images)), dict(seen.activations)
-
-
 def typical(ratio):
     return (ratio - 1) ** 2 if ratio < 2 else 2 * ratio - 3
 
 
 @pytest.mark.parametrize("kind", ["diagonal", "laplace", "dense"])
 @pytest.mark.parametrize("form", ["nll", "typical"])
-def test_channel_priors_against_the_likelihood_of_every_row(layers, section, images, kind, form):
+def test_channel_priors_against_the_likelihood_of_every_row(layers, evaluate, images, kind, form):
     chosen = channel_layers(layers)
-    value, activations = evaluate(CovariancePrior(chosen, kind, form), section, images)
+    value, _, activations = evaluate(CovariancePrior(chosen, kind, form), images)
     expected = []
     for layer in chosen:
         distribution = layer.prior(kind)
@@ -49,9 +41,9 @@ def test_channel_priors_against_the_likelihood_of_every_row(layers, section, ima
 
 
 @pytest.mark.parametrize("kind", ["diagonal", "laplace", "dense"])
-def test_channel_kl_against_dense_gaussians(layers, section, images, kind):
+def test_channel_kl_against_dense_gaussians(layers, evaluate, images, kind):
     chosen = channel_layers(layers)[:3]
-    value, activations = evaluate(CovariancePrior(chosen, kind, "kl"), section, images)
+    value, _, activations = evaluate(CovariancePrior(chosen, kind, "kl"), images)
     expected = []
     for layer in chosen:
         rows = layer.view.rows(activations[layer.point])
@@ -66,10 +58,10 @@ def test_channel_kl_against_dense_gaussians(layers, section, images, kind):
 
 @pytest.mark.parametrize("kind", ["laplace", "laplace-dct"])
 @pytest.mark.parametrize("form", ["nll", "typical"])
-def test_map_priors_against_a_dense_likelihood(map_layers, section, images, kind, form):
+def test_map_priors_against_a_dense_likelihood(map_layers, evaluate, images, kind, form):
     chosen = map_layers[kind]
     assert all((layer.normal.basis is not None) == (kind == "laplace-dct") for layer in chosen)
-    value, activations = evaluate(CovariancePrior(chosen, kind, form), section, images)
+    value, _, activations = evaluate(CovariancePrior(chosen, kind, form), images)
     expected = []
     for layer in chosen:
         sigma = layer.normal.covariance_matrix
@@ -80,17 +72,15 @@ def test_map_priors_against_a_dense_likelihood(map_layers, section, images, kind
     torch.testing.assert_close(value, torch.stack(expected).mean())
 
 
-def test_map_kl_is_least_for_draws_from_the_prior(map_layers, section, images, generator):
+def test_map_kl_is_least_for_draws_from_the_prior(map_layers, generator):
     layer = map_layers["laplace"][0]
     prior = CovariancePrior([layer], "laplace", "kl")
-    (measurement,) = prior.measurements
+    (average,) = prior.averages
 
     def value(rows):
-        from remix.inversion import Observed
-
         activation = rows.reshape(len(rows), *layer.shape)
-        seen = Observed(slice(0, len(rows)), activation, activation, activation, {layer.point: activation})
-        return prior.value([Reading(measurement, measurement(seen))], len(rows)).item()
+        seen = Seen(slice(0, len(rows)), activation, activation, activation, {layer.point: activation})
+        return prior.value([Reading(average, average(seen))], len(rows)).item()
 
     draws = layer.normal.sample((400,), generator)
     mean = layer.normal.loc
@@ -102,9 +92,9 @@ def test_map_kl_is_least_for_draws_from_the_prior(map_layers, section, images, g
     assert value(shuffled) > at_draws
 
 
-def test_diagonal_prior_of_a_map_needs_no_rows(map_layers, section, images):
+def test_diagonal_prior_of_a_map_needs_no_rows(map_layers, evaluate, images):
     chosen = map_layers["laplace"]
-    value, activations = evaluate(CovariancePrior(chosen, "diagonal", "nll"), section, images)
+    value, _, activations = evaluate(CovariancePrior(chosen, "diagonal", "nll"), images)
     expected = [
         -layer.prior("diagonal").log_prob(layer.view.rows(activations[layer.point])).mean() / layer.dim
         for layer in chosen
@@ -116,10 +106,10 @@ def test_nll_prefers_the_mean_and_the_typical_set_does_not(layers):
     (layer,) = channel_layers(layers)[3:4]
     for form, wins in (("nll", True), ("typical", False)):
         prior = CovariancePrior([layer], "laplace", form)
-        (measurement,) = prior.measurements
+        (average,) = prior.averages
         draws = layer.normal.sample((20000,), torch.Generator().manual_seed(0))
         at_mean, at_draws = (
-            prior.value([Reading(measurement, measurement.passing(rows)[1])], 20000)
+            prior.value([Reading(average, average.passing(rows)[1])], 20000)
             for rows in (layer.normal.loc.expand(20000, -1), draws)
         )
         assert bool(at_mean < at_draws) == wins
@@ -138,7 +128,7 @@ def test_unknown_names_and_missing_covariances_are_refused(layers, map_layers):
         CovariancePrior([], "laplace")
 
 
-def test_kl_of_too_few_rows_is_refused(layers, section, images):
+def test_kl_of_too_few_rows_is_refused(layers, evaluate, images):
     top = channel_layers(layers)[-1:]
     with pytest.raises(ValueError, match="a batch of 1 gives 4 rows"):
-        evaluate(CovariancePrior(top, "laplace", "kl"), section, images[:1])
+        evaluate(CovariancePrior(top, "laplace", "kl"), images[:1])

@@ -37,12 +37,6 @@ def test_unknown_class(knowledge, gaussians):
         invert_pixels(knowledge, Targets(torch.tensor([0, 4])), torch.Generator(), PIXELS)
 
 
-def test_unknown_block(knowledge):
-    with pytest.raises(ValueError, match=r"no block 'stage_9'; the blocks are: convolutions\.0, convolutions\.1"):
-        knowledge.block("stage_9")
-    assert knowledge.block("convolutions.2")[0] == 2
-
-
 def test_unknown_layer(classifier, layers):
     with pytest.raises(ValueError, match=r"'convolutions\.1\.bn:input'; the closest are: convolutions\.1\.bn:input:ch"):
         Knowledge(classifier.backbone, layers, prior_layers=["convolutions.1.bn:input"])

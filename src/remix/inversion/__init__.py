@@ -1,22 +1,24 @@
 """From a frozen network and its statistics to pseudo-samples."""
 
-from remix.inversion.augment import Augmentation
-from remix.inversion.checkpoint import Checkpoint
 from remix.inversion.dream import Dream
-from remix.inversion.gaussian_forms import FORMS, Form
 from remix.inversion.generator import GeneratorSource, train_generator
-from remix.inversion.generator_network import ImageGenerator, doublings_to
-from remix.inversion.image_priors import ImageNorm, Smoothness, TotalVariation
+from remix.inversion.image_generator import ImageGenerator, doublings_to
 from remix.inversion.knowledge import Knowledge
 from remix.inversion.layerwise import invert_layerwise
-from remix.inversion.loop import InversionStoppedError, StepReport, Task, optimise
-from remix.inversion.loop_state import LoopState
-from remix.inversion.observed import Observed, Section, frozen
+from remix.inversion.loop import Checkpoint, InversionStoppedError, LoopState, Optimisation, StepReport, optimise
+from remix.inversion.losses import (
+    ClassBalance,
+    FeatureMatch,
+    ImageNorm,
+    LabelMatch,
+    SelfConfidence,
+    Smoothness,
+    TotalVariation,
+)
 from remix.inversion.phases import Phase, Progress, run_phases
 from remix.inversion.pixels import invert_pixels
 from remix.inversion.priors import PRIORS, CovariancePrior, PriorKind
 from remix.inversion.pyramid import invert_pyramid
-from remix.inversion.schedule import Schedule
 from remix.inversion.settings import (
     GeneratorSettings,
     LayerwiseSettings,
@@ -24,9 +26,9 @@ from remix.inversion.settings import (
     PriorSettings,
     PyramidSettings,
     Scale,
+    Schedule,
 )
-from remix.inversion.statistics_penalties import MomentDistance, StatisticsKl
-from remix.inversion.target_penalties import ClassBalance, FeatureMatch, LabelMatch, SelfConfidence
+from remix.inversion.statistics_losses import FORMS, Form, MomentDistance, StatisticsKl
 from remix.inversion.targets import (
     Targets,
     balanced_labels,
@@ -34,13 +36,15 @@ from remix.inversion.targets import (
     label_targets,
     random_labels,
 )
-from remix.inversion.term import Boost, Penalty, Term
-from remix.inversion.variables import TensorVariable, Variable
+from remix.inversion.terms import Average, Boost, Loss, Reading, Seen, Term
+from remix.inversion.variables import Augmentation, TensorVariable, Variable
+from remix.inversion.watch import frozen
 
 __all__ = [
     "FORMS",
     "PRIORS",
     "Augmentation",
+    "Average",
     "Boost",
     "Checkpoint",
     "ClassBalance",
@@ -57,24 +61,24 @@ __all__ = [
     "LabelMatch",
     "LayerwiseSettings",
     "LoopState",
+    "Loss",
     "MomentDistance",
-    "Observed",
-    "Penalty",
+    "Optimisation",
     "Phase",
     "PixelSettings",
     "PriorKind",
     "PriorSettings",
     "Progress",
     "PyramidSettings",
+    "Reading",
     "Scale",
     "Schedule",
-    "Section",
+    "Seen",
     "SelfConfidence",
     "Smoothness",
     "StatisticsKl",
     "StepReport",
     "Targets",
-    "Task",
     "TensorVariable",
     "Term",
     "TotalVariation",

@@ -7,15 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from remix.inversion.checkpoint import Checkpoint
-from remix.inversion.observed import frozen
+from remix.inversion.knowledge import Knowledge
+from remix.inversion.loop import Checkpoint
 from remix.inversion.phases import Phase, Progress, run_phases
 from remix.inversion.targets import Targets
+from remix.inversion.watch import frozen
 from remix.laplace.normal import standard_normal
 
-__all__ = ["Dream", "chunks", "dream_in_chunks", "noise"]
+__all__ = ["Dream", "OnProgress", "chunks", "dream_in_chunks", "noise"]
 
 OnProgress = Callable[[Progress], None]
 
@@ -25,11 +26,13 @@ class Dream:
     """Pseudo-samples.
 
     Attributes:
-        images: (n, C, H, W), as the network receives them; fewer than asked for, perhaps none, after an interruption.
+        images: (n, C, H, W), as the network receives them, or what its block ``start`` receives, (n, ...); fewer than
+            asked for, perhaps none, after an interruption.
         labels: (n,).
         finished: whether the run came to its end.
         history: by phase, then by term, the values in every step.
         checkpoint: what to give to ``resume`` to go on, if it is not finished.
+        start: the block that they enter the network at; 0 for images.
 
     """
 
@@ -38,6 +41,7 @@ class Dream:
     finished: bool
     history: dict[str, dict[str, list[float]]]
     checkpoint: Checkpoint | None
+    start: int = 0
 
 
 def chunks(count: int, most: int) -> list[slice]:
@@ -58,36 +62,35 @@ def noise(shape: Sequence[int], like: Tensor, generator: torch.Generator) -> Ten
 
 
 def dream_in_chunks(
-    networks: Sequence[nn.Module],
+    knowledge: Knowledge,
     targets: Targets,
     batch: int,
-    phases_of: Callable[[Targets, str], list[Phase]],
-    show: Callable[[Tensor], Tensor],
-    empty: Tensor,
+    phases_of: Callable[[slice, str], list[Phase]],
     generator: torch.Generator,
     progress: OnProgress | None,
     resume: Checkpoint | None,
+    show: Callable[[Tensor], Tensor] = lambda found: found,
 ) -> Dream:
     """Run a strategy's phases for every chunk of the targets.
 
     Args:
-        networks: to be frozen meanwhile.
+        knowledge: of the network, which is frozen meanwhile.
         targets: of all samples.
         batch: most samples in a chunk.
-        phases_of: from the targets of a chunk, and a prefix for names, to its phases.
-        show: from what the phases find to what the network receives.
-        empty: the images to return if there are none yet, (0, C, H, W).
+        phases_of: from a chunk, and a prefix for names, to its phases.
         generator: source of everything random.
         progress: called after every step.
         resume: where to go on.
+        show: from what the phases find to what the network receives.
 
     """
     parts = chunks(len(targets), batch)
     phases = []
     for i, part in enumerate(parts):
-        phases += phases_of(targets[part], f"chunk {i + 1}/{len(parts)}: " if len(parts) > 1 else "")
-    with frozen(*networks):
-        outcome = run_phases(phases, generator, progress=progress, resume=resume)
-        images = [empty, *(show(result.to(empty)) for result in outcome.results)]
-    found = torch.cat(images)
-    return Dream(found, targets.labels[: len(found)], outcome.finished, outcome.history, outcome.checkpoint)
+        phases += phases_of(part, f"chunk {i + 1}/{len(parts)}: " if len(parts) > 1 else "")
+    empty = knowledge.like.new_empty(0, *knowledge.block_shapes[knowledge.start])
+    with frozen(*knowledge.networks):
+        found = run_phases(phases, generator, progress=progress, resume=resume)
+        images = torch.cat([empty, *(show(result.to(empty)) for result in found.results)])
+    labels = targets.labels[: len(images)]
+    return Dream(images, labels, found.finished, found.history, found.checkpoint, knowledge.start)

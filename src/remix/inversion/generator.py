@@ -8,19 +8,17 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from remix.inversion.checkpoint import Checkpoint
 from remix.inversion.dream import OnProgress, noise
-from remix.inversion.generator_network import ImageGenerator
-from remix.inversion.image_priors import Smoothness
+from remix.inversion.image_generator import ImageGenerator
 from remix.inversion.knowledge import Knowledge
-from remix.inversion.loop import Task
-from remix.inversion.observed import frozen
+from remix.inversion.loop import Checkpoint, Optimisation
+from remix.inversion.losses import ClassBalance, SelfConfidence, Smoothness
 from remix.inversion.phases import Phase, run_phases
 from remix.inversion.settings import GeneratorSettings
-from remix.inversion.statistics_penalties import StatisticsKl
-from remix.inversion.target_penalties import ClassBalance, SelfConfidence
-from remix.inversion.term import Term
+from remix.inversion.statistics_losses import StatisticsKl
+from remix.inversion.terms import Term
 from remix.inversion.variables import Render
+from remix.inversion.watch import frozen
 
 __all__ = ["GeneratorSource", "train_generator"]
 
@@ -107,7 +105,7 @@ class GeneratorSource:
         assert self.knowledge.classify is not None
         images = self.images(count, generator)
         with frozen(*self.knowledge.networks):
-            return images, self.knowledge.classify(self.knowledge.backbone.pooled(images)).argmax(1)
+            return images, self.knowledge.classify(self.knowledge.pooled(images)).argmax(1)
 
 
 def train_generator(
@@ -130,11 +128,13 @@ def train_generator(
         resume: the checkpoint of an unfinished run with the same arguments.
 
     Raises:
-        ValueError: without a head, for image sizes that the generator cannot make, or a checkpoint of another run.
+        ValueError: without a head, for a start inside the network, image sizes that the generator cannot make, or a
+            checkpoint of another run.
         InversionStoppedError: if numbers stop being finite.
 
     """
     settings = settings or GeneratorSettings()
+    knowledge.require_images("train_generator")
     if knowledge.classify is None:
         raise ValueError("a generator is trained on the head's decisions: give the head as classify=...")
     if network is None:
@@ -149,8 +149,8 @@ def train_generator(
     ]
     network.train()
     variable = _NetworkVariable(network, settings.batch)
-    task = Task(terms, knowledge.whole(), variable, settings.schedule, keep_best=False)
+    task = Optimisation(terms, knowledge.backbone, knowledge.pooled, variable, settings.schedule, keep_best=False)
     with frozen(*knowledge.networks):
-        outcome = run_phases([Phase("generator", lambda _, __: task)], generator, progress=progress, resume=resume)
+        found = run_phases([Phase("generator", lambda _, __: task)], generator, progress=progress, resume=resume)
     variable.write_back()
-    return GeneratorSource(network, knowledge, outcome.finished, outcome.history["generator"], outcome.checkpoint)
+    return GeneratorSource(network, knowledge, found.finished, found.history["generator"], found.checkpoint)

@@ -9,13 +9,13 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from remix.inversion.observed import Section
 from remix.inversion.priors import CovariancePrior
 from remix.inversion.settings import PriorSettings
-from remix.inversion.term import Term
+from remix.inversion.terms import Term
 from remix.networks import Backbone, Block
+from remix.networks.hooks import Hooks, Point
 from remix.networks.probe import block_shapes, evaluating, probe_images
-from remix.statistics import Hooks, LayerStatistics, Point, batchnorm_statistics, block_input_points, check_layers
+from remix.statistics import LayerStatistics, batchnorm_statistics, check_layers
 
 __all__ = ["Knowledge"]
 
@@ -26,14 +26,17 @@ class Knowledge:
     Args:
         backbone: the network. Inversion changes nothing in it.
         layers: statistics by key, as `measure_layers` gives them or a `Memory` keeps them: covariances for the prior,
-            and those of block inputs for layer-wise inversion. The means and variances that BatchNorm layers keep by
-            themselves need not be among them.
+            those of block inputs for layer-wise inversion, and, for a network without BatchNorm layers, those of the
+            places that it says are worth watching. The means and variances that BatchNorm layers keep by themselves
+            need not be among them.
         classify: from pooled features (N, D) to logits (N, K), usually the head; where labels matter.
-        prior_layers: keys of ``layers`` that the covariance prior looks at; by default all but the block inputs.
+        prior_layers: keys of ``layers`` that the covariance prior looks at; by default all but the block inputs, and
+            these too where nothing else is watched.
+        start: the block whose inputs are sought; 0 for images. Only statistics from there on count.
 
     Raises:
-        TypeError: if the backbone is not a module.
-        ValueError: for statistics of another network, or an unknown key in ``prior_layers``.
+        TypeError: if the backbone is none.
+        ValueError: for statistics of another network, an unknown key in ``prior_layers``, or a block that is not there.
 
     """
 
@@ -43,14 +46,19 @@ class Knowledge:
         layers: Mapping[str, LayerStatistics] | None = None,
         classify: Callable[[Tensor], Tensor] | None = None,
         prior_layers: Sequence[str] | None = None,
+        start: int = 0,
     ) -> None:
-        if not isinstance(backbone, nn.Module):
-            raise TypeError(f"a backbone must be an nn.Module, got {type(backbone).__name__}")
+        if not isinstance(backbone, Backbone):
+            raise TypeError(f"a backbone must be a remix.networks.Backbone, got {type(backbone).__name__}")
+        blocks = len(backbone.blocks())
+        if not 0 <= start < blocks:
+            raise ValueError(f"start must be one of the blocks 0..{blocks - 1}, got {start}")
+        self.backbone, self.classify, self.start = backbone, classify, start
         self.layers = dict(layers or {})
         check_layers(self.layers, backbone)
-        self.backbone: Backbone = backbone
-        self.module: nn.Module = backbone
-        self.classify = classify
+        if start:
+            passed = self._passed([layer.point for layer in self.layers.values()], start, None)
+            self.layers = {key: layer for key, layer in self.layers.items() if layer.point in passed}
         for key in prior_layers or ():
             if key not in self.layers:
                 close = get_close_matches(key, self.layers, n=3, cutoff=0.3) or list(self.layers)[:5]
@@ -60,41 +68,56 @@ class Knowledge:
     @property
     def networks(self) -> list[nn.Module]:
         """What has to be frozen."""
-        return [self.module, *([self.classify] if isinstance(self.classify, nn.Module) else [])]
+        return [self.backbone, *([self.classify] if isinstance(self.classify, nn.Module) else [])]
 
     @property
     def moments(self) -> list[LayerStatistics]:
-        """The layers whose means and variances a batch is held to: BatchNorm inputs, or all known layers without them.
+        """The layers whose means and variances a batch is held to.
 
-        As they are now: a network that learns on keeps other averages.
+        Those that the network says are worth watching: the inputs of its BatchNorm layers, as they are now (a network
+        that learns on keeps other averages), or those of them that were measured; without any, all known layers.
 
         Raises:
             ValueError: if nothing is known.
 
         """
-        running = list(batchnorm_statistics(self.module).values())
-        chosen = running or self._own_layers
+        known = {**self.layers, **batchnorm_statistics(self.backbone)}
+        chosen = [known[key] for key in self._watched if key in known] or self._own_layers
         if not chosen:
             raise ValueError(
-                f"{type(self.module).__name__} has no BatchNorm layers with running statistics and no statistics were "
-                "given: measure some with remix.statistics.measure_layers"
+                f"{type(self.backbone).__name__} has no BatchNorm layers with running statistics and no statistics "
+                "were given: measure some with remix.statistics.measure_layers"
             )
         return chosen
 
     @property
     def block_inputs(self) -> dict[str, LayerStatistics]:
         """By block name, statistics of what the block receives, for those that were measured."""
-        points = {point: name for name, point in block_input_points(self.backbone).items()}
         found: dict[str, LayerStatistics] = {}
-        for layer in self.layers.values():
-            if layer.point in points and layer.view.name in ("channels", "token-channels", "token-positions"):
-                found.setdefault(points[layer.point], layer)
+        for number, block in self.inner_blocks.items():
+            point = self.backbone.point(number, "input")
+            known = [layer for layer in self.layers.values() if layer.point == point and layer.view.axis is not None]
+            if known:
+                usual = [layer for layer in known if layer.view.name == block.view.name]
+                found[block.name] = (usual or known)[0]
         return found
 
     @property
+    def inner_blocks(self) -> dict[int, Block]:
+        """The blocks from ``start`` on that do not receive images, by number."""
+        blocks = self.backbone.blocks()
+        first = 0 if getattr(self.backbone, "measures_input", False) else 1  # of the top of a network that was cut
+        return {number: blocks[number] for number in range(max(self.start, first), len(blocks))}
+
+    @property
+    def _watched(self) -> list[str]:
+        """The keys of statistics where the network says that they are worth taking."""
+        return [f"{point}:{view.name}" for point, view in self.backbone.watched(self.start)]
+
+    @property
     def _own_layers(self) -> list[LayerStatistics]:
-        inputs = {layer.key for layer in self.block_inputs.values()}
-        return [layer for layer in self.layers.values() if layer.key not in inputs]
+        hidden = {layer.key for layer in self.block_inputs.values()} - set(self._watched)
+        return [layer for layer in self.layers.values() if layer.key not in hidden]
 
     def prior_layers(self, prior: PriorSettings) -> list[LayerStatistics]:
         """The layers a prior looks at.
@@ -122,43 +145,31 @@ class Knowledge:
             return []
         return [Term("prior", prior.weight, CovariancePrior(layers, prior.kind, prior.form))]
 
-    def block(self, name: str) -> tuple[int, Block]:
-        """A block by name, and its place.
-
-        Raises:
-            ValueError: for an unknown name.
-
-        """
-        blocks = self.backbone.blocks()
-        for i, block in enumerate(blocks):
-            if block.name == name:
-                return i, block
-        raise ValueError(f"there is no block {name!r}; the blocks are: {', '.join(block.name for block in blocks)}")
-
-    def whole(self) -> Section:
-        """The whole network, up to pooled features."""
-        return Section(self.module, self.backbone.pooled)
-
-    def section(self, block: Block, last: bool) -> Section:
-        """One block; the last one followed by pooling."""
-        pool = self.backbone.pool
-        return Section(self.module, lambda x: pool(block(x)) if last else block(x))
+    def pooled(self, x: Tensor) -> Tensor:
+        """Pooled features (N, D) of what is sought."""
+        return self.backbone.pooled(x, self.start)
 
     @cached_property
     def block_shapes(self) -> list[tuple[int, ...]]:
-        """What each block receives, without the batch axis."""
+        """What each block of the network receives, without the batch axis."""
         return block_shapes(self.backbone)[:-1]
 
     def reached(self, number: int) -> set[Point]:
         """The points of all known statistics that data passes inside one block."""
-        points = dict.fromkeys(layer.point for layer in (*self.layers.values(), *self.moments))
-        block = self.backbone.blocks()[number]
-        inputs = torch.zeros(2, *self.block_shapes[number]).to(self.like)
-        with evaluating(self.module), Hooks(self.module, points) as hooks:
-            block(inputs)
+        return self._passed([layer.point for layer in (*self.layers.values(), *self.moments)], number, number + 1)
+
+    def _passed(self, points: Iterable[Point], start: int, stop: int | None) -> set[Point]:
+        inputs = torch.zeros(2, *self.block_shapes[start]).to(self.like)
+        with evaluating(self.backbone), Hooks(self.backbone, dict.fromkeys(points)) as hooks:
+            self.backbone.features(inputs, start, stop)
             return set(hooks)
+
+    def require_images(self, strategy: str) -> None:
+        """Check that images are sought. Raises ValueError if not: only layer-wise inversion starts inside a network."""
+        if self.start:
+            raise ValueError(f"{strategy} makes images, not the inputs of block {self.start}: use invert_layerwise")
 
     @property
     def like(self) -> Tensor:
         """An empty tensor with the network's dtype and device."""
-        return probe_images(self.module, (1, 1, 1))[:0]
+        return probe_images(self.backbone, (1, 1, 1))[:0]

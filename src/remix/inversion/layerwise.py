@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from remix.inversion.checkpoint import Checkpoint
 from remix.inversion.dream import Dream, OnProgress, dream_in_chunks, noise
 from remix.inversion.knowledge import Knowledge
-from remix.inversion.loop import Task
-from remix.inversion.measurements import LayerMoments, Measurement, Reading
-from remix.inversion.observed import Observed
+from remix.inversion.loop import Checkpoint, Optimisation
+from remix.inversion.losses import FeatureMatch, LabelMatch
 from remix.inversion.phases import Phase
 from remix.inversion.settings import LayerwiseSettings
-from remix.inversion.statistics_penalties import StatisticsKl
-from remix.inversion.target_penalties import FeatureMatch, LabelMatch
+from remix.inversion.statistics_losses import StatisticsKl
 from remix.inversion.targets import Targets
-from remix.inversion.term import Boost, Term
+from remix.inversion.terms import Boost, Term
 from remix.inversion.variables import TensorVariable
-from remix.statistics import LayerStatistics, block_input_points
+from remix.statistics import LayerStatistics
 
 __all__ = ["invert_layerwise"]
+
+Build = Callable[[Tensor | None, torch.Generator], Optimisation]
 
 
 def invert_layerwise(
@@ -34,11 +34,11 @@ def invert_layerwise(
     progress: OnProgress | None = None,
     resume: Checkpoint | None = None,
 ) -> Dream:
-    """Images whose pooled features are the targets'.
+    """Images, or inputs of the block ``knowledge.start``, whose pooled features are the targets'.
 
     Args:
-        knowledge: the network, with statistics of its block inputs (measure `remix.statistics.block_input_points`) and,
-            for a prior, covariances.
+        knowledge: the network, with statistics of its block inputs (measure `Backbone.block_inputs`) and, for a prior,
+            covariances.
         targets: with features.
         generator: source of everything random.
         settings: the published ones by default.
@@ -54,14 +54,11 @@ def invert_layerwise(
     settings = settings or LayerwiseSettings()
     _check(knowledge, targets, settings)
     plan = _Plan(knowledge, settings)
-    empty = knowledge.like.new_empty(0, *knowledge.backbone.input_shape)
     return dream_in_chunks(
-        knowledge.networks,
+        knowledge,
         targets,
         settings.batch,
-        plan.phases,
-        lambda images: images,
-        empty,
+        lambda part, prefix: plan.phases(targets[part], prefix),
         generator,
         progress,
         resume,
@@ -79,11 +76,12 @@ def _check(knowledge: Knowledge, targets: Targets, settings: LayerwiseSettings) 
             f"the target features have length {targets.features.shape[1]}, those of this network {dim}: "
             "are they statistics of another network?"
         )
-    missing = [name for name in block_input_points(knowledge.backbone) if name not in knowledge.block_inputs]
+    known = knowledge.block_inputs
+    missing = [block for block in knowledge.inner_blocks.values() if block.name not in known]
     if missing:
         raise ValueError(
-            f"the input of block {missing[0]!r} was not measured: measure "
-            "remix.statistics.block_input_points(backbone).values() with the channels view and add it to the layers"
+            f"the input of block {missing[0].name!r} was not measured: measure backbone.block_inputs("
+            f"{knowledge.start or ''}) with the {missing[0].view.name} view and add it to the layers"
         )
 
 
@@ -91,9 +89,10 @@ class _Plan:
     def __init__(self, knowledge: Knowledge, settings: LayerwiseSettings) -> None:
         self.knowledge, self.settings = knowledge, settings
         self.blocks = knowledge.backbone.blocks()
-        self.reached = [knowledge.reached(i) for i in range(len(self.blocks))]
+        self.inputs = knowledge.block_inputs
+        self.reached = {i: knowledge.reached(i) for i in range(knowledge.start, len(self.blocks))}
         # Bad names and missing covariances are found here, before any work.
-        self.block_priors = [knowledge.prior_terms(settings.prior, reached) for reached in self.reached]
+        self.block_priors = {i: knowledge.prior_terms(settings.prior, self.reached[i]) for i in self.reached}
         self.prior = knowledge.prior_terms(settings.prior)
 
     def phases(self, targets: Targets, prefix: str) -> list[Phase]:
@@ -102,37 +101,48 @@ class _Plan:
         features = targets.features.to(self.knowledge.like)
         phases = [
             Phase(f"{prefix}{self.blocks[i].name}", self._block(i, features if i == top else None), fresh=i == top)
-            for i in range(top, -1, -1)
+            for i in reversed(self.reached)
         ]
         return [*phases, Phase(f"{prefix}refine", self._refine(features, targets.labels), keep=True, usable=True)]
 
     def _boost(self, cap: float) -> Boost | None:
         return Boost(cap) if self.settings.boosting else None
 
-    def _block(self, number: int, features: Tensor | None) -> Callable[[Tensor | None, torch.Generator], Task]:
-        settings, knowledge = self.settings, self.knowledge
-        block = self.blocks[number]
-        weight = settings.statistics * len(self.blocks) * settings.block_factor
-        inside = [layer for layer in knowledge.moments if layer.point in self.reached[number]]
-        entering = knowledge.block_inputs.get(block.name)
+    def _terms(
+        self, target: Tensor, weight: float, layers: list[LayerStatistics], entering: LayerStatistics | None
+    ) -> list[Term]:
+        """The output is the target, and layers have their moments; the unknown itself is another term's."""
+        terms = [Term("features", self.settings.features, FeatureMatch(target), self._boost(10))]
+        inside = [layer for layer in layers if entering is None or layer.key != entering.key]
+        return [*terms, *([Term("statistics", weight, StatisticsKl(inside), self._boost(10))] if inside else [])]
 
-        def build(above: Tensor | None, generator: torch.Generator) -> Task:
+    def _input(self, weight: float, entering: LayerStatistics | None) -> list[Term]:
+        """The unknown has its moments, if they are known; images have none."""
+        if entering is None:
+            return []
+        return [Term("input", weight, StatisticsKl([entering], of_variable=True), self._boost(5))]
+
+    def _block(self, number: int, features: Tensor | None) -> Build:
+        settings, knowledge, backbone = self.settings, self.knowledge, self.knowledge.backbone
+        weight = settings.statistics * len(self.reached) * settings.block_factor
+        inside = [layer for layer in knowledge.moments if layer.point in self.reached[number]]
+        entering = self.inputs.get(self.blocks[number].name)
+        forward = partial(backbone.features, start=number, stop=number + 1)
+        if features is not None:
+            forward = partial(backbone.pooled, start=number)
+
+        def build(above: Tensor | None, generator: torch.Generator) -> Optimisation:
             target = features if features is not None else above
             assert target is not None
             target = target.to(knowledge.like)  # what a checkpoint held is not on a device yet
-            terms = [Term("features", settings.features, FeatureMatch(target), self._boost(10))]
-            if inside:
-                terms.append(Term("statistics", weight, StatisticsKl(inside), self._boost(10)))
-            if entering is not None:
-                terms.append(Term("input", weight, _InputKl(entering), self._boost(5)))
-            shape = (len(target), *knowledge.block_shapes[number])
-            start = noise(shape, knowledge.like, generator)
+            terms = [*self._terms(target, weight, inside, entering), *self._input(weight, entering)]
+            start = noise((len(target), *knowledge.block_shapes[number]), knowledge.like, generator)
             if entering is not None:
                 start = _spread(start, entering)
-            section = knowledge.section(block, last=features is not None)
-            return Task(
+            return Optimisation(
                 [*terms, *self.block_priors[number]],
-                section,
+                backbone,
+                forward,
                 TensorVariable(start),
                 settings.block,
                 micro_batch=settings.micro_batch,
@@ -140,26 +150,25 @@ class _Plan:
 
         return build
 
-    def _refine(self, features: Tensor, labels: Tensor) -> Callable[[Tensor | None, torch.Generator], Task]:
+    def _refine(self, features: Tensor, labels: Tensor) -> Build:
         settings, knowledge = self.settings, self.knowledge
-        entering = knowledge.block_inputs.get(self.blocks[0].name)
+        entering = self.inputs.get(self.blocks[knowledge.start].name)
 
-        def build(images: Tensor | None, _: torch.Generator) -> Task:
-            assert images is not None
+        def build(found: Tensor | None, _: torch.Generator) -> Optimisation:
+            assert found is not None
             terms = [
-                Term("features", settings.features, FeatureMatch(features), self._boost(10)),
-                Term("statistics", settings.statistics, StatisticsKl(knowledge.moments), self._boost(10)),
+                *self._terms(features, settings.statistics, knowledge.moments, entering),
                 *self.prior,
+                *self._input(settings.statistics, entering),
             ]
-            if entering is not None:  # images of a network that was cut are maps, and statistics of them are known
-                terms.append(Term("input", settings.statistics, _InputKl(entering), self._boost(5)))
             if settings.labels and knowledge.classify is not None:
                 match = LabelMatch(knowledge.classify, labels.to(features.device))
                 terms.append(Term("labels", settings.labels, match))
-            return Task(
+            return Optimisation(
                 terms,
-                knowledge.whole(),
-                TensorVariable(images.to(knowledge.like)),
+                knowledge.backbone,
+                knowledge.pooled,
+                TensorVariable(found.to(knowledge.like)),
                 settings.refine,
                 micro_batch=settings.micro_batch,
             )
@@ -167,29 +176,9 @@ class _Plan:
         return build
 
 
-class _InputMoments(LayerMoments):
-    """The moments of the unknown itself: no module needs to be watched for them."""
-
-    points = ()
-
-    def __call__(self, seen: Observed) -> Tensor:
-        return self.passing(seen.variable)[1]
-
-
-class _InputKl:
-    """KL divergence of a block's input from the statistics of real inputs, channel by channel."""
-
-    def __init__(self, layer: LayerStatistics) -> None:
-        self._kl = StatisticsKl([layer])
-        self.measurements: Sequence[Measurement] = [_InputMoments(layer, full=False)]
-
-    def value(self, readings: Sequence[Reading], count: int) -> Tensor:
-        return self._kl.value(readings, count)
-
-
 def _spread(start: Tensor, layer: LayerStatistics) -> Tensor:
     """Standard normal numbers with the mean and variance of each channel (or position) of a layer."""
-    axis = 2 if layer.view.name == "token-channels" else 1
+    assert layer.view.axis is not None
     shape = [1] * start.dim()
-    shape[axis] = -1
+    shape[layer.view.axis] = -1
     return start * layer.variance.sqrt().to(start).reshape(shape) + layer.mean.to(start).reshape(shape)

@@ -1,35 +1,38 @@
-"""The one optimisation loop behind every strategy."""
+"""The one optimisation loop behind every strategy, and its state: plain tensors and plain numbers."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from remix.inversion.adam import Adam
-from remix.inversion.checkpoint import Checkpoint
-from remix.inversion.loop_state import LoopState
-from remix.inversion.objective import Objective
-from remix.inversion.observed import Section
-from remix.inversion.schedule import Schedule
-from remix.inversion.term import Term
+from remix.inversion.settings import Schedule
+from remix.inversion.terms import Term
+from remix.inversion.total_loss import TotalLoss
 from remix.inversion.variables import Variable
-from remix.statistics import NonFiniteActivationError, Point
+from remix.networks.hooks import Point
+from remix.statistics import NonFiniteActivationError, read_file, write_file
 from remix.support.interrupts import uninterrupted
 
-__all__ = ["InversionStoppedError", "StepReport", "Task", "optimise"]
+__all__ = ["Adam", "Checkpoint", "InversionStoppedError", "LoopState", "Optimisation", "StepReport", "optimise"]
+
+_FUSED = ("cpu", "cuda")  # where torch makes Adam's step in one pass over memory, four times as fast
+_KIND, _VERSION = "inversion", 1  # of a checkpoint's file
 
 
 @dataclass(frozen=True)
-class Task:
-    """An optimisation: what is sought, what it should satisfy, and how long.
+class Optimisation:
+    """What is sought, what it should satisfy, and how long.
 
     Attributes:
         terms: of the objective.
-        section: the part of the network that runs.
+        network: that the terms look into.
+        forward: the part of it that runs.
         variable: the unknowns, at their start.
         schedule: steps and learning rates.
         keep_best: whether the result is the best point seen, or the last one.
@@ -40,7 +43,8 @@ class Task:
     """
 
     terms: Sequence[Term]
-    section: Section
+    network: nn.Module
+    forward: Callable[[Tensor], Tensor]
     variable: Variable
     schedule: Schedule
     keep_best: bool = True
@@ -58,6 +62,163 @@ class StepReport:
     rate: float
     loss: float
     values: Mapping[str, float]
+
+
+class Adam:
+    """`torch.optim.Adam` with its default settings, for tensors that are no parameters of a module.
+
+    Args:
+        tensors: what every step changes in place.
+
+    """
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        self._tensors = list(tensors)
+        fused = all(tensor.device.type in _FUSED for tensor in tensors)
+        self._optimiser = torch.optim.Adam(self._tensors, fused=fused)
+        self.set(0, *([torch.zeros_like(tensor) for tensor in tensors] for _ in range(2)))
+
+    @property
+    def steps(self) -> int:
+        """Steps made."""
+        return int(self._optimiser.state[self._tensors[0]]["step"])
+
+    @property
+    def first(self) -> list[Tensor]:
+        """Running means of the gradients."""
+        return [self._optimiser.state[tensor]["exp_avg"] for tensor in self._tensors]
+
+    @property
+    def second(self) -> list[Tensor]:
+        """Running means of the squared gradients."""
+        return [self._optimiser.state[tensor]["exp_avg_sq"] for tensor in self._tensors]
+
+    def set(self, steps: int, first: Sequence[Tensor], second: Sequence[Tensor]) -> None:
+        """Go on from here."""
+        for tensor, m, v in zip(self._tensors, first, second, strict=True):
+            count = torch.tensor(float(steps), device=tensor.device)
+            self._optimiser.state[tensor] = {"step": count, "exp_avg": m, "exp_avg_sq": v}
+
+    def step(self, gradients: Sequence[Tensor], rate: float) -> None:
+        """Change the tensors."""
+        for tensor, gradient in zip(self._tensors, gradients, strict=True):
+            tensor.grad = gradient
+        self._optimiser.param_groups[0]["lr"] = rate
+        self._optimiser.step()
+        self._optimiser.zero_grad()
+
+
+@dataclass
+class LoopState:
+    """The state of `optimise` between two steps.
+
+    Attributes:
+        step: steps made.
+        tensors: the unknowns.
+        adam: the optimiser's averages.
+        best: the unknowns where the objective was least, or None before the first step. They are those tensors at which
+            ``best_loss`` was measured, never a step later.
+        best_loss: with the weights as given, not boosted.
+        best_step: the step in which it was measured.
+        boosts: by term, the factor on its weight.
+        first: by term, its value in step 0.
+        history: by term, its value in every step; "loss" is their sum with the weights as given.
+
+    """
+
+    tensors: list[Tensor]
+    adam: Adam
+    step: int = 0
+    best: list[Tensor] | None = None
+    best_loss: float = math.inf
+    best_step: int = -1
+    boosts: dict[str, float] = field(default_factory=dict)
+    first: dict[str, float] = field(default_factory=dict)
+    history: dict[str, list[float]] = field(default_factory=dict)
+
+    def keep_as_best(self, loss: float) -> None:
+        """Remember the unknowns as they are now, with the loss they have."""
+        if self.best is None:
+            self.best = [tensor.clone() for tensor in self.tensors]
+        else:
+            for kept, tensor in zip(self.best, self.tensors, strict=True):
+                kept.copy_(tensor)
+        self.best_loss, self.best_step = loss, self.step
+
+    def to_tensors(self) -> dict[str, Tensor]:
+        """The tensors by name, themselves: they change with the next step."""
+        groups = {"variable": self.tensors, "first": self.adam.first, "second": self.adam.second}
+        if self.best is not None:
+            groups["best"] = self.best
+        return {f"{name}.{i}": t for name, group in groups.items() for i, t in enumerate(group)}
+
+    def to_record(self) -> dict[str, Any]:
+        """The numbers, as plain JSON."""
+        return {
+            "step": self.step,
+            "adam_steps": self.adam.steps,
+            "best_loss": None if math.isinf(self.best_loss) else self.best_loss,
+            "best_step": self.best_step,
+            "boosts": self.boosts,
+            "first": self.first,
+            "history": {name: list(values) for name, values in self.history.items()},
+        }
+
+    @classmethod
+    def restore(cls, like: list[Tensor], tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> LoopState:
+        """The state that `to_tensors` and `to_record` describe, on the device of the tensors it belongs to.
+
+        Raises:
+            ValueError: if the tensors have other shapes.
+
+        """
+
+        def group(name: str) -> list[Tensor]:
+            found = [tensors.get(f"{name}.{i}") for i in range(len(like))]
+            for i, (one, other) in enumerate(zip(found, like, strict=True)):
+                if one is None or one.shape != other.shape:
+                    shape = None if one is None else tuple(one.shape)
+                    raise ValueError(
+                        f"the checkpoint is of another run: its {name}.{i} is {shape}, expected {tuple(other.shape)}"
+                    )
+            return [one.to(other, copy=True) for one, other in zip(found, like, strict=True) if one is not None]
+
+        for key in ("step", "adam_steps"):
+            if type(record[key]) is not int or record[key] < 0:
+                raise ValueError(f"the checkpoint is of another run: {key} must be a whole number from 0 up")
+        current = group("variable")
+        adam = Adam(current)
+        adam.set(record["adam_steps"], group("first"), group("second"))
+        best = group("best") if "best.0" in tensors else None
+        loss = math.inf if record["best_loss"] is None else float(record["best_loss"])
+        return cls(
+            current,
+            adam,
+            record["step"],
+            best,
+            loss,
+            record["best_step"],
+            dict(record["boosts"]),
+            dict(record["first"]),
+            {name: list(values) for name, values in record["history"].items()},
+        )
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a strategy stands, as plain tensors and plain JSON."""
+
+    tensors: Mapping[str, Tensor]
+    record: Mapping[str, Any]
+
+    def save(self, path: str | Path) -> None:
+        """Write to one safetensors file."""
+        write_file(path, _KIND, _VERSION, self.tensors, dict(self.record))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Checkpoint:
+        """Read it back. Raises FileNotFoundError or DamagedFileError."""
+        return cls(*read_file(path, _KIND, _VERSION))
 
 
 class InversionStoppedError(NonFiniteActivationError):
@@ -79,13 +240,13 @@ class InversionStoppedError(NonFiniteActivationError):
 
 
 def optimise(
-    task: Task,
+    task: Optimisation,
     generator: torch.Generator,
     *,
     progress: Callable[[StepReport], None] | None = None,
     state: LoopState | None = None,
 ) -> tuple[LoopState, bool]:
-    """Run the steps of a task that are left.
+    """Run the steps that are left.
 
     Args:
         task: what to do.
@@ -101,16 +262,16 @@ def optimise(
         InversionStoppedError: if activations or terms are not finite any more.
 
     """
-    objective = Objective(task.terms, task.section, task.variable, task.micro_batch)
+    total = TotalLoss(task.terms, task.network, task.forward, task.variable, task.micro_batch)
     state = state or LoopState(task.variable.tensors, Adam(task.variable.tensors))
     task.variable.tensors = state.tensors
     while state.step < task.schedule.steps:
         before, made = generator.get_state(), state.step
         try:
-            weigh = _Weights(objective.terms, state)
-            values, gradients = objective.evaluate(generator, weigh, state.step)
+            boosts = dict(state.boosts)
+            values, gradients = total.evaluate(generator, _weights(total.terms, state.first, boosts), state.step)
             with uninterrupted():
-                report = _commit(task, objective.terms, state, weigh, values, gradients)
+                report = _commit(task, total.terms, state, boosts, values, gradients)
             if progress is not None:
                 progress(report)
         except KeyboardInterrupt:
@@ -123,26 +284,26 @@ def optimise(
     return state, True
 
 
-class _Weights:
-    """Boosted weights of one step, decided by the values of the terms."""
+def _weights(
+    terms: Sequence[Term], first: Mapping[str, float], boosts: dict[str, float]
+) -> Callable[[Mapping[str, float]], dict[str, float]]:
+    """The weights of one step, decided by the values of its terms; ``boosts`` grow with them."""
 
-    def __init__(self, terms: Sequence[Term], state: LoopState) -> None:
-        self._terms, self._first = terms, state.first
-        self.boosts = dict(state.boosts)
-
-    def __call__(self, values: Mapping[str, float]) -> dict[str, float]:
-        for term in self._terms:
+    def weigh(values: Mapping[str, float]) -> dict[str, float]:
+        for term in terms:
             boost = term.boost
-            if boost is not None and self._first and values[term.name] > self._first[term.name]:
-                self.boosts[term.name] = min(self.boosts.get(term.name, 1.0) * boost.factor, boost.cap)
-        return {term.name: term.weight * self.boosts.get(term.name, 1.0) for term in self._terms}
+            if boost is not None and first and values[term.name] > first[term.name]:
+                boosts[term.name] = min(boosts.get(term.name, 1.0) * boost.factor, boost.cap)
+        return {term.name: term.weight * boosts.get(term.name, 1.0) for term in terms}
+
+    return weigh
 
 
 def _commit(
-    task: Task,
+    task: Optimisation,
     terms: Sequence[Term],
     state: LoopState,
-    weigh: _Weights,
+    boosts: dict[str, float],
     values: dict[str, float],
     gradients: list[Tensor],
 ) -> StepReport:
@@ -157,7 +318,7 @@ def _commit(
     task.variable.commit()
     if not state.first:
         state.first.update(values)
-    state.boosts = weigh.boosts
+    state.boosts = boosts
     for name, value in (*values.items(), ("loss", loss)):
         state.history.setdefault(name, []).append(value)
     report = StepReport(state.step, task.schedule.steps, rate, loss, values)

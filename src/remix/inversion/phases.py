@@ -10,13 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from remix.inversion.adam import Adam
-from remix.inversion.checkpoint import Checkpoint
-from remix.inversion.loop import InversionStoppedError, StepReport, Task, optimise
-from remix.inversion.loop_state import LoopState
+from remix.inversion.loop import Adam, Checkpoint, InversionStoppedError, LoopState, Optimisation, StepReport, optimise
 from remix.support.machine import out_of_memory
 
-__all__ = ["Outcome", "Phase", "Progress", "run_phases"]
+__all__ = ["Found", "Phase", "Progress", "run_phases"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +22,8 @@ class Phase:
 
     Attributes:
         name: different from that of every other phase.
-        build: from the result of the phase before (None for the first) to the task. It may draw from the generator.
+        build: from the result of the phase before (None for the first) to the optimisation. It may draw from the
+            generator.
         keep: whether its result is part of what the strategy gives, rather than only a step on the way.
         usable: whether its unfinished result can stand in for that when the run is interrupted.
         fresh: whether it starts without the result of the phase before, as the first phase of every chunk does.
@@ -33,7 +31,7 @@ class Phase:
     """
 
     name: str
-    build: Callable[[Tensor | None, torch.Generator], Task]
+    build: Callable[[Tensor | None, torch.Generator], Optimisation]
     keep: bool = False
     usable: bool = False
     fresh: bool = False
@@ -58,7 +56,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Found:
     """What a strategy found.
 
     Attributes:
@@ -66,7 +64,6 @@ class Outcome:
         finished: whether all phases were run to their end.
         history: by phase, then by term, the values in every step.
         checkpoint: where to go on, if it is not finished.
-        task: the task of the phase reached last.
 
     """
 
@@ -74,7 +71,6 @@ class Outcome:
     finished: bool
     history: dict[str, dict[str, list[float]]]
     checkpoint: Checkpoint | None
-    task: Task
 
 
 def run_phases(
@@ -83,7 +79,7 @@ def run_phases(
     *,
     progress: Callable[[Progress], None] | None = None,
     resume: Checkpoint | None = None,
-) -> Outcome:
+) -> Found:
     """Run phases one after another.
 
     Raises:
@@ -135,7 +131,7 @@ class _Run:
     def _kept_before(self, number: int) -> int:
         return sum(phase.keep for phase in self.phases[:number])
 
-    def finish(self) -> Outcome:
+    def finish(self) -> Found:
         while True:
             phase = self.phases[self.number]
             if self.saved is None:
@@ -153,15 +149,15 @@ class _Run:
             result = (state.best if task.keep_best and state.best is not None else state.tensors)[0]
             if not finished:
                 results = [*self.kept, result] if phase.usable and state.step else self.kept
-                return Outcome(results, False, self.history, self._checkpoint(phase, task, state), task)
+                return Found(results, False, self.history, self._checkpoint(phase, task, state))
             if phase.keep:
                 self.kept.append(result)
             if self.number + 1 == len(self.phases):
-                return Outcome(self.kept, True, self.history, None, task)
+                return Found(self.kept, True, self.history, None)
             self.previous = result
             self.number += 1
 
-    def _restored(self, task: Task) -> LoopState:
+    def _restored(self, task: Optimisation) -> LoopState:
         if self.saved is None:
             return LoopState(task.variable.tensors, Adam(task.variable.tensors))
         checkpoint, generator_state = self.saved
@@ -173,7 +169,7 @@ class _Run:
         self.generator.set_state(generator_state)
         return state
 
-    def _report(self, phase: Phase, task: Task, state: LoopState) -> Callable[[StepReport], None] | None:
+    def _report(self, phase: Phase, task: Optimisation, state: LoopState) -> Callable[[StepReport], None] | None:
         progress, number = self.progress, self.number
         if progress is None:
             return None
@@ -189,11 +185,11 @@ class _Run:
             )
         )
 
-    def _checkpoint(self, phase: Phase, task: Task, state: LoopState) -> Checkpoint:
+    def _checkpoint(self, phase: Phase, task: Optimisation, state: LoopState) -> Checkpoint:
         present = self._glance(phase, task, state)
         return Checkpoint({name: tensor.clone() for name, tensor in present.tensors.items()}, present.record)
 
-    def _glance(self, phase: Phase, task: Task, state: LoopState) -> Checkpoint:
+    def _glance(self, phase: Phase, task: Optimisation, state: LoopState) -> Checkpoint:
         tensors = state.to_tensors()
         tensors |= {f"extra.{name}": tensor for name, tensor in task.variable.extras().items()}
         tensors |= {"generator": self.generator.get_state(), "before": self.before}

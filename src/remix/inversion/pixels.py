@@ -7,21 +7,18 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from remix.inversion.augment import Augmentation
-from remix.inversion.checkpoint import Checkpoint
 from remix.inversion.dream import Dream, OnProgress, dream_in_chunks, noise
-from remix.inversion.image_priors import ImageNorm, TotalVariation
 from remix.inversion.knowledge import Knowledge
-from remix.inversion.loop import Task
+from remix.inversion.loop import Checkpoint, Optimisation
+from remix.inversion.losses import FeatureMatch, ImageNorm, LabelMatch, TotalVariation
 from remix.inversion.phases import Phase
 from remix.inversion.settings import PixelSettings
-from remix.inversion.statistics_penalties import MomentDistance
-from remix.inversion.target_penalties import FeatureMatch, LabelMatch
+from remix.inversion.statistics_losses import MomentDistance
 from remix.inversion.targets import Targets
-from remix.inversion.term import Term
-from remix.inversion.variables import TensorVariable
+from remix.inversion.terms import Term
+from remix.inversion.variables import Augmentation, TensorVariable
 
-__all__ = ["check_normalisation", "check_start", "invert_pixels", "target_terms"]
+__all__ = ["check_normalisation", "invert_pixels", "target_terms"]
 
 
 def invert_pixels(
@@ -47,15 +44,15 @@ def invert_pixels(
 
     Raises:
         ValueError: for a class the head does not have, targets that lack what the settings ask for, a start of
-            another size, or a checkpoint of another run.
+            another size, a start inside the network, or a checkpoint of another run.
         InversionStoppedError: if numbers stop being finite.
 
     """
     settings = settings or PixelSettings()
+    knowledge.require_images("invert_pixels")
     input_shape = knowledge.backbone.input_shape
-    empty = knowledge.like.new_empty(0, *input_shape)
     if start is not None:
-        check_start(start, len(targets), input_shape)
+        _check_start(start, len(targets), input_shape)
     augmentation = replace(settings.augmentation, size=input_shape[1:])
     check_normalisation(augmentation, input_shape[0])
     target_terms(knowledge, targets, settings.labels, settings.features)
@@ -65,19 +62,15 @@ def invert_pixels(
         Term("norm", settings.norm, ImageNorm()),
         *knowledge.prior_terms(settings.prior),
     ]
-    offset = 0
 
-    def phases(part: Targets, prefix: str) -> list[Phase]:
-        nonlocal offset
-        first = None if start is None else start[offset : offset + len(part)]
-        offset += len(part)
-
-        def build(_: Tensor | None, generator: torch.Generator) -> Task:
-            images = noise((len(part), *input_shape), empty, generator) if first is None else first.to(empty)
-            terms = [*target_terms(knowledge, part, settings.labels, settings.features), *statistics]
-            return Task(
-                terms,
-                knowledge.whole(),
+    def phases(part: slice, prefix: str) -> list[Phase]:
+        def build(_: Tensor | None, generator: torch.Generator) -> Optimisation:
+            like, wanted = knowledge.like, targets[part]
+            images = noise((len(wanted), *input_shape), like, generator) if start is None else start[part].to(like)
+            return Optimisation(
+                [*target_terms(knowledge, wanted, settings.labels, settings.features), *statistics],
+                knowledge.backbone,
+                knowledge.pooled,
                 TensorVariable(images, augmentation),
                 settings.schedule,
                 micro_batch=settings.micro_batch,
@@ -85,12 +78,7 @@ def invert_pixels(
 
         return [Phase(f"{prefix}pixels", build, keep=True, usable=True)]
 
-    def show(images: Tensor) -> Tensor:
-        return augmentation.plain(images, slice(None))
-
-    return dream_in_chunks(
-        knowledge.networks, targets, settings.batch, phases, show, empty, generator, progress, resume
-    )
+    return dream_in_chunks(knowledge, targets, settings.batch, phases, generator, progress, resume, augmentation.plain)
 
 
 def target_terms(knowledge: Knowledge, targets: Targets, labels: float, features: float) -> list[Term]:
@@ -121,13 +109,7 @@ def target_terms(knowledge: Knowledge, targets: Targets, labels: float, features
     return terms
 
 
-def check_start(start: Tensor, count: int, input_shape: tuple[int, int, int]) -> None:
-    """Check images to start from.
-
-    Raises:
-        ValueError: if they are not ``count`` finite images of the network's shape.
-
-    """
+def _check_start(start: Tensor, count: int, input_shape: tuple[int, int, int]) -> None:
     if start.dim() != 4 or tuple(start.shape) != (count, *input_shape):
         kind = {1: "grey", 3: "colour"}.get(input_shape[0], f"{input_shape[0]}-channel")
         raise ValueError(

@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.distributions import MultivariateNormal
+from torch.distributions import Distribution
 
-from remix.inversion.gaussian_forms import FORMS, Form, diagonal_kl, form_of_quadratic, gaussian_kl
-from remix.inversion.measurements import LayerMoments, Measurement, Reading, RowForms, WhitenedMoments
-from remix.inversion.quadratic_priors import QuadraticPrior, QuadraticValues
+from remix.inversion.statistics_losses import (
+    FORMS,
+    Form,
+    Remembered,
+    diagonal_kl,
+    form_of_quadratic,
+    gaussian_kl,
+    linear_forms,
+)
+from remix.inversion.terms import Average, LayerMoments, Loss, Moments, Reading, Seen
 from remix.laplace import LaplaceCovariance, LaplaceNormal
-from remix.statistics import LayerStatistics
+from remix.statistics import LayerStatistics, covariance_kinds
 
 __all__ = ["PRIORS", "CovariancePrior", "PriorKind", "check_prior"]
 
-PriorKind = Literal["none", "diagonal", "laplace", "laplace-dct", "dense"]
-PRIORS: tuple[PriorKind, ...] = get_args(PriorKind)
+PriorKind = str
+PRIORS: tuple[PriorKind, ...] = ("none", "diagonal", "laplace", "laplace-dct", "dense")
+"""Those that come with REMIX; every other registered kind of covariance is one too."""
 
 # Coordinates up to which a layer with several rows per image enters through its D x D second moment: up to there the
 # product costs less than the network's own convolutions, and far less than whitening every row.
 _MOMENT_LIMIT = 1024
+_LOG_2_PI_E = 2.8378770664093453
 
 
 def check_prior(kind: str, form: str) -> None:
@@ -33,19 +41,20 @@ def check_prior(kind: str, form: str) -> None:
         ValueError: listing the known ones.
 
     """
-    if kind not in PRIORS:
-        raise ValueError(f"unknown prior {kind!r}; there are: {', '.join(PRIORS)}")
+    known = dict.fromkeys((*PRIORS, *covariance_kinds()))
+    if kind not in known:
+        raise ValueError(f"unknown prior {kind!r}; there are: {', '.join(known)}")
     if form not in FORMS:
         raise ValueError(f"unknown form of a prior {form!r}; there are: {', '.join(FORMS)}")
 
 
-class CovariancePrior:
+class CovariancePrior(Loss):
     """The mean over layers of a penalty per coordinate under a Gaussian with the given kind of covariance.
 
     Kinds: ``diagonal``, ``laplace`` (as fitted), ``laplace-dct`` (a Laplace covariance that was fitted in the DCT
-    basis), ``dense``. Forms: ``nll`` and ``typical`` (see `form_of_quadratic`), and ``kl``: the divergence of the
-    batch's Gaussian from the model's; for views with one row per image, whose batch covariance is singular, it is that
-    of the coordinates after whitening, taken as independent.
+    basis), ``dense``, and whatever else `LayerStatistics.prior` gives. Forms: ``nll`` and ``typical`` (see
+    `form_of_quadratic`), and ``kl``: the divergence of the batch's Gaussian from the model's; for views with one row
+    per image, whose batch covariance is singular, it is that of the coordinates after whitening, taken as independent.
 
     Args:
         layers: statistics; each must hold a covariance of this kind.
@@ -64,53 +73,96 @@ class CovariancePrior:
         chosen = list(layers.values() if isinstance(layers, Mapping) else layers)
         if kind == "none" or not chosen:
             raise ValueError("a covariance prior needs a kind other than 'none' and at least one layer")
-        self._layers: list[_LayerPrior] = [_layer_prior(layer, kind, form) for layer in chosen]
-        quadratic = [layer for layer in self._layers if isinstance(layer, QuadraticPrior)]
-        self._quadratic = QuadraticValues(quadratic, form)
+        self._parts = [_layer_prior(layer, kind, form) for layer in chosen]
+        self._quadratic = [part for part in self._parts if isinstance(part, _Quadratic)]
+        self._constants = Remembered(self._make)
+        self._form = form
+        super().__init__(*(part.average for part in self._parts))
 
-    @property
-    def measurements(self) -> Sequence[Measurement]:
-        """One per layer."""
-        return [layer.measurement for layer in self._layers]
-
-    def value(self, readings: Sequence[Reading], count: int) -> Tensor:
+    def value(self, measured: Sequence[Reading], count: int) -> Tensor:
         """The penalty."""
         quadratic, values = [], []
-        for layer, reading in zip(self._layers, readings, strict=True):
-            if isinstance(layer, QuadraticPrior):
-                quadratic.append(reading)
+        for part, one in zip(self._parts, measured, strict=True):
+            if isinstance(part, _Quadratic):
+                quadratic.append(one)
             else:
-                values.append(layer.value(reading, count))
+                values.append(part.value(one, count))
         parts = [torch.stack(values)] if values else []
-        if quadratic:
-            parts.append(self._quadratic(quadratic))
+        if quadratic:  # all such layers at once
+            factors, constants, logdets, dims = self._constants(quadratic)
+            forms = linear_forms(quadratic, factors) + constants
+            parts.append(form_of_quadratic(forms, logdets, dims, self._form))
         return torch.cat(parts).mean()
 
+    def _make(self, measured: Sequence[Reading]) -> tuple[list[Tensor], Tensor, Tensor, Tensor]:
+        pairs = [part.coefficients(one) for part, one in zip(self._quadratic, measured, strict=True)]
+        like = measured[0].average
+        logdets = torch.stack([part.logdet.to(like) for part in self._quadratic])
+        dims = like.new_tensor([part.average.layer.dim for part in self._quadratic])
+        return [factors for factors, _ in pairs], torch.stack([constant for _, constant in pairs]), logdets, dims
 
-def _layer_prior(layer: LayerStatistics, kind: PriorKind, form: Form) -> _LayerPrior:
+
+class _Quadratic(NamedTuple):
+    """A Gaussian that sees the rows of a layer only through q = mean of (x - mu)' P (x - mu).
+
+    Its mean mu is (D,), its precision P (D, D) or, diagonal, (D,); ``logdet`` is log det Sigma.
+    """
+
+    average: LayerMoments
+    mean: Tensor
+    precision: Tensor
+    logdet: Tensor
+
+    def coefficients(self, measured: Reading) -> tuple[Tensor, Tensor]:
+        """A and c with q = <A, measured> + c.
+
+        With moments m and S about an origin o and s = o - mu: q = <P, S> + 2 s' P m + s' P s.
+        """
+        assert isinstance(measured.by, LayerMoments)
+        shift = measured.by.layer.mean.to(self.mean) - self.mean
+        if self.precision.dim() == 2:
+            pulled, second = self.precision @ shift, self.precision
+        else:
+            full = len(measured.average) > 2
+            pulled, second = self.precision * shift, self.precision.diag() if full else self.precision[None]
+        factors = torch.cat([2 * pulled[None], second])
+        return factors.to(measured.average), (shift @ pulled).to(measured.average)
+
+
+class _Other(NamedTuple):
+    """The penalty of one layer, from its average and the number of images."""
+
+    average: Average
+    value: Callable[[Reading, int], Tensor]
+
+
+def _layer_prior(layer: LayerStatistics, kind: PriorKind, form: Form) -> _Quadratic | _Other:
     if kind == "diagonal":
         moments = LayerMoments(layer, full=False)
         if form == "kl":
-            return _DiagonalKl(layer, moments)
-        return QuadraticPrior(layer, moments, layer.mean, 1 / layer.variance, layer.variance.log().sum())
-    wanted = "dense" if kind == "dense" else "laplace"
-    prior = layer.prior(wanted)
-    if kind == "laplace-dct" and (not isinstance(prior, LaplaceNormal) or prior.basis is None):
-        raise ValueError(f"'{layer.key}' has no covariance in the DCT basis: measure it with transform='dct'")
-    assert isinstance(prior, LaplaceNormal | MultivariateNormal)
+            return _Other(moments, lambda measured, _: _diagonal_kl(layer, measured))
+        return _Quadratic(moments, layer.mean, 1 / layer.variance, layer.variance.log().sum())
+    prior = layer.prior("laplace" if kind == "laplace-dct" else kind)
     if isinstance(prior, LaplaceNormal):
         prior = _without_checks(prior)
+    if kind == "laplace-dct" and (not isinstance(prior, LaplaceNormal) or prior.basis is None):
+        raise ValueError(f"'{layer.key}' has no covariance in the DCT basis: measure it with transform='dct'")
     logdet = 2 * prior.entropy() - layer.dim * _LOG_2_PI_E
-    if layer.view.name != "map" and layer.dim <= _MOMENT_LIMIT:
-        make = _MomentKl if form == "kl" else QuadraticPrior
-        return make(layer, LayerMoments(layer, full=True), prior.mean, prior.precision_matrix, logdet)
+    if not layer.view.per_image and layer.dim <= _MOMENT_LIMIT:
+        moments, precision = LayerMoments(layer, full=True), prior.precision_matrix  # type: ignore[attr-defined]
+        if form == "kl":
+            return _Other(moments, lambda one, count: _full_kl(layer, one, count, prior.mean, precision, logdet))
+        return _Quadratic(moments, prior.mean, precision, logdet)
     if form == "kl":
         if not isinstance(prior, LaplaceNormal):
             raise ValueError(
-                f"the form 'kl' of a dense prior needs a view with several rows per image, not '{layer.key}'"
+                f"the form 'kl' of a {kind} prior needs a view with several rows per image, not '{layer.key}'"
             )
-        return _WhitenedPrior(layer, WhitenedMoments(layer, prior))
-    return _RowPrior(layer, RowForms(layer, prior), form, logdet)
+        return _Other(_WhitenedMoments(layer, prior), lambda one, count: _whitened_kl(layer, one, count))
+    return _Other(
+        _RowForms(layer, prior),
+        lambda one, _: form_of_quadratic(one.average, logdet.to(one.average), layer.dim, form),
+    )
 
 
 def _without_checks(normal: LaplaceNormal) -> LaplaceNormal:
@@ -119,65 +171,56 @@ def _without_checks(normal: LaplaceNormal) -> LaplaceNormal:
     return LaplaceNormal(normal.loc.detach(), covariance, normal.basis, validate_args=False)
 
 
-_LOG_2_PI_E = 2.8378770664093453
+def _diagonal_kl(layer: LayerStatistics, measured: Reading) -> Tensor:
+    moments = Moments.about(layer.mean, measured)
+    return diagonal_kl(moments.mean, moments.variance, layer.variance.to(moments.mean)).mean()
 
 
-@dataclass(frozen=True, eq=False)
-class _DiagonalKl:
-    layer: LayerStatistics
-    measurement: LayerMoments
-
-    def value(self, reading: Reading, count: int) -> Tensor:
-        moments = reading.moments(self.layer.mean)
-        return diagonal_kl(moments.mean, moments.variance, self.layer.variance.to(moments.mean)).mean()
-
-
-@dataclass(frozen=True, eq=False)
-class _MomentKl:
+def _full_kl(
+    layer: LayerStatistics, measured: Reading, count: int, mean: Tensor, precision: Tensor, logdet: Tensor
+) -> Tensor:
     """The rows enter only through their moments: q = tr(Sigma^-1 S), one small product."""
-
-    layer: LayerStatistics
-    measurement: LayerMoments
-    mean: Tensor
-    precision: Tensor
-    logdet: Tensor
-
-    def value(self, reading: Reading, count: int) -> Tensor:
-        rows = count * self.layer.samples // max(self.layer.images, 1)
-        if rows <= self.layer.dim:
-            raise ValueError(
-                f"the form 'kl' needs more rows than coordinates: a batch of {count} gives {rows} rows at "
-                f"'{self.layer.key}', which has {self.layer.dim}; use a larger batch, or 'nll' or 'typical'"
-            )
-        moments = reading.moments(self.mean)
-        quadratic = (self.precision.to(moments.mean) * moments.products).sum()
-        return gaussian_kl(quadratic, self.logdet.to(quadratic), moments.covariance)
+    rows = count * layer.samples // max(layer.images, 1)
+    if rows <= layer.dim:
+        raise ValueError(
+            f"the form 'kl' needs more rows than coordinates: a batch of {count} gives {rows} rows at "
+            f"'{layer.key}', which has {layer.dim}; use a larger batch, or 'nll' or 'typical'"
+        )
+    moments = Moments.about(mean, measured)
+    quadratic = (precision.to(moments.mean) * moments.products).sum()
+    return gaussian_kl(quadratic, logdet.to(quadratic), moments.covariance)
 
 
-@dataclass(frozen=True, eq=False)
-class _RowPrior:
-    layer: LayerStatistics
-    measurement: RowForms
-    form: Form
-    logdet: Tensor
-
-    def value(self, reading: Reading, count: int) -> Tensor:
-        return form_of_quadratic(reading.average, self.logdet.to(reading.average), self.layer.dim, self.form)
+def _whitened_kl(layer: LayerStatistics, measured: Reading, count: int) -> Tensor:
+    if count < 2:
+        raise ValueError(f"the form 'kl' compares spreads: '{layer.key}' needs a batch of at least 2, got {count}")
+    mean, square = measured.average
+    variance = (square - mean.square()).clamp_min(0)
+    return diagonal_kl(mean, variance, torch.ones_like(variance), eps=1e-6).mean()
 
 
-@dataclass(frozen=True, eq=False)
-class _WhitenedPrior:
-    layer: LayerStatistics
-    measurement: WhitenedMoments
+class _RowForms(Average):
+    """The mean over images of the Mahalanobis form q of their rows (per row), one number."""
 
-    def value(self, reading: Reading, count: int) -> Tensor:
-        if count < 2:
-            raise ValueError(
-                f"the form 'kl' compares spreads: '{self.layer.key}' needs a batch of at least 2, got {count}"
-            )
-        mean, square = reading.average
-        variance = (square - mean.square()).clamp_min(0)
-        return diagonal_kl(mean, variance, torch.ones_like(variance), eps=1e-6).mean()
+    def __init__(self, layer: LayerStatistics, prior: Distribution) -> None:
+        self.layer, self.prior, self.points = layer, prior, (layer.point,)
+
+    def __call__(self, seen: Seen) -> Tensor:
+        rows = self.layer.view.rows(seen.activations[self.layer.point])
+        # -2 log p = q + log det Sigma + D log 2 pi; the last two are known.
+        constant = 2 * self.prior.entropy() - self.layer.dim
+        return (-2 * self.prior.log_prob(rows) - constant).mean()
 
 
-_LayerPrior = QuadraticPrior | _DiagonalKl | _MomentKl | _RowPrior | _WhitenedPrior
+class _WhitenedMoments(Average):
+    """Mean and mean square (2, D) of whitened rows: under the prior they are 0 and 1."""
+
+    def __init__(self, layer: LayerStatistics, prior: LaplaceNormal) -> None:
+        self.layer, self.prior, self.points = layer, prior, (layer.point,)
+
+    def __call__(self, seen: Seen) -> Tensor:
+        rows = self.layer.view.rows(seen.activations[self.layer.point]) - self.prior.loc
+        if self.prior.basis is not None:
+            rows = self.prior.basis.forward(rows)
+        white = self.prior.covariance.whiten(rows)
+        return torch.stack([white.mean(0), white.square().mean(0)])

@@ -9,21 +9,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d, interpolate, pad
 
-from remix.inversion.augment import Augmentation
-from remix.inversion.checkpoint import Checkpoint
 from remix.inversion.dream import Dream, OnProgress, dream_in_chunks
-from remix.inversion.image_priors import TotalVariation
 from remix.inversion.knowledge import Knowledge
-from remix.inversion.loop import Task
+from remix.inversion.loop import Checkpoint, Optimisation
+from remix.inversion.losses import TotalVariation
 from remix.inversion.phases import Phase
 from remix.inversion.pixels import check_normalisation, target_terms
-from remix.inversion.schedule import Schedule
-from remix.inversion.settings import PyramidSettings, Scale
-from remix.inversion.statistics_penalties import MomentDistance
+from remix.inversion.settings import PyramidSettings, Scale, Schedule
+from remix.inversion.statistics_losses import MomentDistance
 from remix.inversion.targets import Targets
-from remix.inversion.term import Term
-from remix.inversion.variables import TensorVariable
-from remix.statistics import LayerStatistics
+from remix.inversion.terms import Term
+from remix.inversion.variables import Augmentation, TensorVariable
 
 __all__ = ["invert_pyramid"]
 
@@ -51,25 +47,24 @@ def invert_pyramid(
         images as the network receives them: of its size, and normalised.
 
     Raises:
-        ValueError: for a class the head does not have, a normalisation of another number of channels, or a checkpoint
-            of another run.
+        ValueError: for a class the head does not have, a normalisation of another number of channels, a start inside
+            the network, or a checkpoint of another run.
         InversionStoppedError: if numbers stop being finite.
 
     """
     settings = settings or PyramidSettings()
+    knowledge.require_images("invert_pyramid")
     plan = _Plan(knowledge, settings)
     target_terms(knowledge, targets, settings.labels, 0.0)
-    empty = knowledge.like.new_empty(0, *knowledge.backbone.input_shape)
     return dream_in_chunks(
-        knowledge.networks,
+        knowledge,
         targets,
         settings.batch,
-        plan.phases,
-        lambda images: plan.still.plain(images, slice(None)),
-        empty,
+        lambda part, prefix: plan.phases(targets[part], prefix),
         generator,
         progress,
         resume,
+        plan.still.plain,
     )
 
 
@@ -81,7 +76,7 @@ class _Plan:
         self.still = Augmentation(**arrival)  # type: ignore[arg-type]
         self.moving = replace(settings.augmentation, **arrival)  # type: ignore[arg-type]
         check_normalisation(self.still, channels)
-        maps: list[LayerStatistics] = [layer for layer in knowledge.layers.values() if layer.view.name == "map"]
+        maps = [layer for layer in knowledge.layers.values() if layer.view.per_image]
         self.statistics = [
             Term("statistics", settings.statistics, MomentDistance([*knowledge.moments, *maps], "square")),
             *knowledge.prior_terms(settings.prior),
@@ -100,20 +95,21 @@ class _Plan:
 
     def _level(
         self, targets: Targets, scale: Scale, polish: bool, first: bool
-    ) -> Callable[[Tensor | None, torch.Generator], Task]:
+    ) -> Callable[[Tensor | None, torch.Generator], Optimisation]:
         settings, knowledge = self.settings, self.knowledge
         labels = settings.polish_labels if polish else settings.labels
         variation = settings.polish_variation if polish else settings.variation
 
-        def build(smaller: Tensor | None, generator: torch.Generator) -> Task:
+        def build(smaller: Tensor | None, generator: torch.Generator) -> Optimisation:
             shape = (len(targets), knowledge.backbone.input_shape[0], scale.size, scale.size)
-            return Task(
+            return Optimisation(
                 [
                     *target_terms(knowledge, targets, labels, 0.0),
                     Term("variation", variation, TotalVariation("absolute")),
                     *self.statistics,
                 ],
-                knowledge.whole(),
+                knowledge.backbone,
+                knowledge.pooled,
                 TensorVariable(
                     self._start(shape, None if first else smaller, generator), self.still if polish else self.moving
                 ),

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 from remix.inversion import CovariancePrior, FeatureMatch, StatisticsKl, TensorVariable, Term, frozen
-from remix.inversion.measurements import LayerMoments
-from remix.inversion.objective import Objective
-from remix.inversion.observed import Section
+from remix.inversion.terms import LayerMoments
+from remix.inversion.total_loss import TotalLoss
+from remix.inversion.watch import Watch
 
 
 class Derived(nn.BatchNorm2d):
@@ -44,14 +44,14 @@ def plain_twin(backbone, terms, layers, images):
         ratio = variance / running.running_var
         kl = kl + 0.5 * (ratio - 1 - ratio.log() + (mean - running.running_mean) ** 2 / running.running_var).mean()
         nll.append(-layer.prior("laplace").log_prob(rows).mean() / layer.dim)
-    features = terms[0].penalty.targets
+    features = terms[0].loss.targets
     values = [(output - features).square().mean(), kl, torch.stack(nll).mean()]
     total = sum(term.weight * value for term, value in zip(terms, values, strict=True))
     return [value.item() for value in values], torch.autograd.grad(total, x)[0]
 
 
-def test_value_and_gradient_are_those_of_plain_autograd(knowledge, section, images, generator):
-    backbone = knowledge.module
+def test_value_and_gradient_are_those_of_plain_autograd(knowledge, part, images, generator):
+    backbone = knowledge.backbone
     layers = [layer for key, layer in knowledge.layers.items() if "bn:input" in key]
     targets = torch.randn(10, 12, generator=generator, dtype=torch.float64)
     terms = [
@@ -60,7 +60,7 @@ def test_value_and_gradient_are_those_of_plain_autograd(knowledge, section, imag
         Term("prior", 0.5, CovariancePrior(layers, "laplace")),
     ]
     with frozen(backbone):
-        objective = Objective(terms, section, TensorVariable(images))
+        objective = TotalLoss(terms, *part, TensorVariable(images))
         values, (gradient,) = objective.evaluate(generator, lambda _: {term.name: term.weight for term in terms})
         expected, slow = plain_twin(backbone, terms, layers, images)
     assert list(values.values()) == pytest.approx(expected, rel=1e-10)
@@ -87,27 +87,27 @@ def layer_statistics():
 )
 def test_output_and_gradient_are_those_of_the_layer(layer_statistics, generator, options):
     net = network(**options)
-    gauge = moments_of(layer_statistics, net)
-    section = Section(net, net, gauges=[gauge])
+    moments = moments_of(layer_statistics, net)
+    watch = Watch(net, net, [moments])
     x = torch.randn(6, 2, 7, 7, generator=generator, dtype=torch.float64).requires_grad_()
     with frozen(net):
         plain = net(x)
         slow = torch.autograd.grad(plain.sin().sum(), x)[0]
-        with section.observe(x, x, slice(0, 6)) as seen:
+        with watch.run(x, x, slice(0, 6)) as seen:
             torch.testing.assert_close(seen.output, plain)
             torch.testing.assert_close(torch.autograd.grad(seen.output.sin().sum(), x)[0], slow)
-            rows = net[0](x).movedim(1, 3).reshape(-1, 5) - gauge.layer.mean
-            torch.testing.assert_close(seen.passed[gauge.key][0], rows.mean(0))
+            rows = net[0](x).movedim(1, 3).reshape(-1, 5) - moments.layer.mean
+            torch.testing.assert_close(seen.passed[moments.key][0], rows.mean(0))
 
 
 def test_a_layer_that_is_trained_or_changed_is_heeded(layer_statistics, generator):
     net = network()
-    gauge = moments_of(layer_statistics, net)
-    section = Section(net, net, gauges=[gauge])
+    moments = moments_of(layer_statistics, net)
+    watch = Watch(net, net, [moments])
     x = torch.randn(6, 2, 7, 7, generator=generator, dtype=torch.float64)
 
     def ours():
-        with section.observe(x, x, slice(0, 6)) as seen:
+        with watch.run(x, x, slice(0, 6)) as seen:
             return seen.output
 
     with frozen(net):
@@ -132,7 +132,7 @@ def test_a_layer_that_is_trained_or_changed_is_heeded(layer_statistics, generato
 
 def test_the_layer_gets_its_own_forward_back_and_other_threads_keep_it(layer_statistics, generator):
     net = network()
-    gauge = moments_of(layer_statistics, net)
+    moments = moments_of(layer_statistics, net)
     x = torch.randn(6, 2, 7, 7, generator=generator, dtype=torch.float64)
     elsewhere = []
 
@@ -143,16 +143,16 @@ def test_the_layer_gets_its_own_forward_back_and_other_threads_keep_it(layer_sta
         return net(inputs)
 
     with frozen(net):
-        with Section(net, forward, gauges=[gauge]).observe(x, x, slice(0, 6)) as seen:
+        with Watch(net, forward, [moments]).run(x, x, slice(0, 6)) as seen:
             (measured,) = seen.passed.values()
         torch.testing.assert_close(elsewhere[0], net(2 * x))
-        rows = net[0](x).movedim(1, 3).reshape(-1, 5) - gauge.layer.mean
+        rows = net[0](x).movedim(1, 3).reshape(-1, 5) - moments.layer.mean
         torch.testing.assert_close(measured[0], rows.mean(0))
 
         def fails(inputs):
             net(inputs)
             raise RuntimeError("later")
 
-        with pytest.raises(RuntimeError, match="later"), Section(net, fails, gauges=[gauge]).observe(x, x, slice(0, 6)):
+        with pytest.raises(RuntimeError, match="later"), Watch(net, fails, [moments]).run(x, x, slice(0, 6)):
             pass
     assert "forward" not in net[1].__dict__

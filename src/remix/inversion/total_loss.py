@@ -1,4 +1,4 @@
-"""Value and gradient of a sum of terms over a batch, with bounded memory.
+"""Value and gradient of a weighted sum of terms over a batch, with bounded memory.
 
 Every term is a function f_k of batch averages M_k = mean_i m_k(x_i). If the batch is run in one piece, autograd does
 all. If it is run in parts, a first pass without gradients gathers the averages of the whole batch; then the gradients
@@ -12,25 +12,27 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from remix.inversion.measurements import LayerMoments, Measurement, Reading
-from remix.inversion.observed import Observed, Section
-from remix.inversion.term import Term
+from remix.inversion.terms import Average, Reading, Seen, Term
 from remix.inversion.variables import Render, Variable
-from remix.statistics import NonFiniteActivationError, Point
+from remix.inversion.watch import Watch
+from remix.networks.hooks import Point
+from remix.statistics import NonFiniteActivationError
 
-__all__ = ["Objective"]
+__all__ = ["TotalLoss"]
 
-Values = dict[str, float]
+Weigh = Callable[[dict[str, float]], Mapping[str, float]]
+"""From the values of terms to their weights."""
 
 
-class Objective:
+class TotalLoss:
     """A weighted sum of terms.
 
     Args:
         terms: with different names; those of weight 0 are left out.
-        section: the part of the network that runs.
+        network: that the terms look into.
+        forward: the part of it that runs.
         variable: the unknowns.
         micro_batch: most images at once; None for all of them.
 
@@ -40,7 +42,12 @@ class Objective:
     """
 
     def __init__(
-        self, terms: Sequence[Term], section: Section, variable: Variable, micro_batch: int | None = None
+        self,
+        terms: Sequence[Term],
+        network: nn.Module,
+        forward: Callable[[Tensor], Tensor],
+        variable: Variable,
+        micro_batch: int | None = None,
     ) -> None:
         self.terms = [term for term in terms if term.weight > 0]
         names = [term.name for term in self.terms]
@@ -52,15 +59,13 @@ class Objective:
             raise ValueError(f"this variable needs its batch of {variable.count} in one piece: leave micro_batch out")
         size = min(micro_batch or variable.count, variable.count)
         self.parts = [slice(i, min(i + size, variable.count)) for i in range(0, variable.count, size)]
-        self._measurements = _most_detailed(term.penalty.measurements for term in self.terms)
-        gauges = [m for m in self._measurements.values() if isinstance(m, LayerMoments) and m.points]
-        others = [m for m in self._measurements.values() if m not in gauges]
-        self._section = section.watching((point for m in others for point in m.points), gauges)
+        self._averages = _most_detailed(average for term in self.terms for average in term.loss.averages)
+        self._watch = Watch(network, forward, self._averages.values())
         self._variable = variable
 
     def evaluate(
-        self, generator: torch.Generator, weigh: Callable[[Values], Mapping[str, float]], step: int = 0
-    ) -> tuple[Values, list[Tensor]]:
+        self, generator: torch.Generator, weigh: Weigh, step: int = 0
+    ) -> tuple[dict[str, float], list[Tensor]]:
         """The value of every term, and the gradient of their sum with the weights that ``weigh`` gives these values.
 
         Raises:
@@ -72,26 +77,22 @@ class Objective:
             return self._whole(render, weigh, step)
         return self._in_parts(render, weigh, step)
 
-    def _whole(
-        self, render: Render, weigh: Callable[[Values], Mapping[str, float]], step: int
-    ) -> tuple[Values, list[Tensor]]:
+    def _whole(self, render: Render, weigh: Weigh, step: int) -> tuple[dict[str, float], list[Tensor]]:
         part = self.parts[0]
         leaves = self._variable.leaves(part)
         variable, inputs = render(leaves, part)
-        with self._section.observe(variable, inputs, part) as seen:
+        with self._watch.run(variable, inputs, part) as seen:
             values = self._values(self._measure(seen))
             numbers = self._checked(values, render, step)
             total = _weighted(values, weigh(numbers))
             return numbers, self._finite(list(torch.autograd.grad(total, leaves)), step)
 
-    def _in_parts(
-        self, render: Render, weigh: Callable[[Values], Mapping[str, float]], step: int
-    ) -> tuple[Values, list[Tensor]]:
+    def _in_parts(self, render: Render, weigh: Weigh, step: int) -> tuple[dict[str, float], list[Tensor]]:
         averages: dict[object, Tensor] = {}
         with torch.no_grad():
             for part in self.parts:
                 share = (part.stop - part.start) / self._variable.count
-                with self._section.observe(*render(self._variable.leaves(part), part), part) as seen:
+                with self._watch.run(*render(self._variable.leaves(part), part), part) as seen:
                     for key, average in self._measure(seen).items():
                         averages[key] = averages[key].add_(average, alpha=share) if key in averages else average * share
         for average in averages.values():
@@ -103,7 +104,7 @@ class Objective:
         for part in self.parts:
             share = (part.stop - part.start) / self._variable.count
             leaves = self._variable.leaves(part)
-            with self._section.observe(*render(leaves, part), part) as seen:
+            with self._watch.run(*render(leaves, part), part) as seen:
                 found = self._measure(seen)
                 surrogate = sum((slope * found[key]).sum() for key, slope in zip(averages, slopes, strict=True))
                 assert isinstance(surrogate, Tensor)
@@ -119,24 +120,24 @@ class Objective:
                 raise NonFiniteActivationError(Point("", "input"), message)
         return gradients
 
-    def _measure(self, seen: Observed) -> dict[object, Tensor]:
-        return {key: measurement(seen) for key, measurement in self._measurements.items()}
+    def _measure(self, seen: Seen) -> dict[object, Tensor]:
+        return {key: average(seen) for key, average in self._averages.items()}
 
     def _values(self, averages: Mapping[object, Tensor]) -> dict[str, Tensor]:
         values = {}
         for term in self.terms:
-            keys = [measurement.key for measurement in term.penalty.measurements]
-            readings = [Reading(self._measurements[key], averages[key]) for key in keys]
-            values[term.name] = term.penalty.value(readings, self._variable.count)
+            keys = [average.key for average in term.loss.averages]
+            measured = [Reading(self._averages[key], averages[key]) for key in keys]
+            values[term.name] = term.loss.value(measured, self._variable.count)
         return values
 
-    def _checked(self, values: Mapping[str, Tensor], render: Render, step: int) -> Values:
+    def _checked(self, values: Mapping[str, Tensor], render: Render, step: int) -> dict[str, float]:
         numbers = dict(zip(values, torch.stack(list(values.values())).detach().tolist(), strict=True))
         bad = [name for name, number in numbers.items() if not math.isfinite(number)]
         if bad:
             with torch.no_grad():
                 for part in self.parts:
-                    self._section.require_finite(render(self._variable.leaves(part), part)[1], step)
+                    self._watch.require_finite(render(self._variable.leaves(part), part)[1], step)
             message = f"the term {bad[0]!r} is {numbers[bad[0]]} in step {step} although all activations are finite"
             raise NonFiniteActivationError(Point("", "output"), message)
         return numbers
@@ -146,11 +147,10 @@ def _weighted(values: Mapping[str, Tensor], weights: Mapping[str, float]) -> Ten
     return torch.stack([weights[name] * value for name, value in values.items()]).sum()
 
 
-def _most_detailed(groups: Iterable[Sequence[Measurement]]) -> dict[object, Measurement]:
-    chosen: dict[object, Measurement] = {}
-    for group in groups:
-        for measurement in group:
-            known = chosen.get(measurement.key)
-            if known is None or known.detail < measurement.detail:
-                chosen[measurement.key] = measurement
+def _most_detailed(averages: Iterable[Average]) -> dict[object, Average]:
+    chosen: dict[object, Average] = {}
+    for average in averages:
+        known = chosen.get(average.key)
+        if known is None or known.detail < average.detail:
+            chosen[average.key] = average
     return chosen

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from remix.inversion.channel_moments import passing_moments
-from remix.inversion.measurements import Moments
+from remix.inversion.passing_moments import passing_moments
+from remix.inversion.terms import Moments
 from remix.laplace import kernels
 
 PATHS = ["torch", pytest.param("native", marks=pytest.mark.skipif(kernels.native() is None, reason="not built"))]
@@ -108,7 +108,7 @@ def test_moments_about_another_point(generator):
     rows = torch.randn(40, 5, generator=generator, dtype=torch.float64)
     shift = torch.randn(5, generator=generator, dtype=torch.float64)
     for second in (lambda r: r.mT @ r / 40, lambda r: r.square().mean(0)):
-        moved = Moments(rows.mean(0), second(rows)).about(shift)
+        moved = Moments(rows.mean(0), second(rows)).moved(shift)
         torch.testing.assert_close(moved.mean, (rows + shift).mean(0))
         torch.testing.assert_close(moved.second, second(rows + shift))
         torch.testing.assert_close(moved.variance, rows.var(0, correction=0))

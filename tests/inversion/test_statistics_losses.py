@@ -2,7 +2,8 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal, Normal, kl_divergence
 
-from remix.inversion.gaussian_forms import diagonal_kl, form_of_quadratic, gaussian_kl
+from remix.inversion import MomentDistance, StatisticsKl
+from remix.inversion.statistics_losses import diagonal_kl, form_of_quadratic, gaussian_kl
 
 
 def vector(*numbers: float) -> torch.Tensor:
@@ -57,3 +58,37 @@ def test_far_from_the_typical_set_the_slope_stays_what_it_is_at_twice_the_natura
     assert slopes == pytest.approx([2 / 7] * 3)
     assert form_of_quadratic(vector(14.0).sum(), logdet, 7, "typical").item() == pytest.approx(1)
     assert form_of_quadratic(vector(700.0).sum(), logdet, 7, "typical").item() == pytest.approx(197)
+
+
+@pytest.mark.parametrize("direction", ["batch-to-model", "model-to-batch"])
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+def test_statistics_kl_layer_by_layer(knowledge, evaluate, images, direction, reduction):
+    layers = knowledge.moments
+    value, _, activations = evaluate(StatisticsKl(layers, direction, reduction), images)
+    expected = []
+    for layer in layers:
+        x = activations[layer.point]
+        m1, v1 = x.mean((0, 2, 3)), x.var((0, 2, 3), correction=0) + 1e-8
+        m2, v2 = layer.mean, layer.variance
+        if direction == "model-to-batch":
+            m1, v1, m2, v2 = m2, v2, m1, v1
+        expected.append(0.5 * (v2.log() - v1.log() - 1 + (v1 + (m1 - m2) ** 2) / v2).mean())
+    total = sum(expected) / (len(layers) if reduction == "mean" else 1)
+    torch.testing.assert_close(value, total)
+
+
+def test_moment_distances_layer_by_layer(knowledge, evaluate, images):
+    expected = {"norm": 0, "square": 0}
+    _, _, activations = evaluate(MomentDistance(knowledge.moments), images)
+    for layer in knowledge.moments:
+        x = activations[layer.point]
+        dm, dv = x.mean((0, 2, 3)) - layer.mean, x.var((0, 2, 3), correction=0) - layer.variance
+        expected["norm"] += dm.norm() + dv.norm()
+        expected["square"] += dm.square().mean() + dv.square().mean()
+    for measure, number in expected.items():
+        torch.testing.assert_close(evaluate(MomentDistance(knowledge.moments, measure), images)[0], number)
+
+
+def test_no_layers_are_refused():
+    with pytest.raises(ValueError, match="at least one layer"):
+        StatisticsKl([])
