@@ -43,18 +43,19 @@ def audit(
     the same for held-out images, in pixels and in the network's features, and says what may be concluded.
 
     Args:
-        model: Model file.
+        model: Model file, as remix learn, remix run or remix measure writes it (NAME.remix).
         train: Folder of the training images, one sub-folder per class.
         held_out: Folder of images that the model was not trained on; by default the test part of --train, if it has
             one. Without any, training images are compared with each other.
         dreams: File of dreams that remix dream wrote (NAME.safetensors), instead of dreaming now.
-        classes: Names separated by commas; all by default, of more than ten the first ten.
+        classes: Classes to dream of, names separated by commas; all by default, of more than ten the first ten.
         count: Dreams per class.
-        strategy: As in remix dream.
-        steps: As in remix dream.
-        seed: Of the dreams.
+        strategy: How images are dreamed: layerwise, pixels, pyramid or generator; chosen as by remix dream by default,
+            whose help explains them.
+        steps: Steps of the longest phase of a dream, as of remix dream.
+        seed: Number from which the dreams begin; the same seed gives the same dreams.
         out: Figure of the nearest pairs to write, NAME.png; the numbers go to NAME.json.
-        device: auto, cpu, cuda, mps, ...
+        device: Where to compute: auto (a GPU if there is one), cpu, cuda, mps, ...
         overwrite: Replace files that exist.
 
     Examples:

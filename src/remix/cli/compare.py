@@ -21,7 +21,7 @@ def compare(
 
     Args:
         runs: Folders of runs, or folders that hold some.
-        format: table, markdown, csv (one line per run) or latex.
+        format: How the table is printed: table, markdown, csv (one line per run) or latex.
         matrices: Show the accuracy matrices, side by side, and name the files to open.
 
     Examples:

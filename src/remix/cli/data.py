@@ -35,8 +35,8 @@ def data(action: Literal["prepare"], name: str, *, data: str | None = None) -> N
     """Find a data set, check it, count its images per class; download it if it is not there and can be fetched.
 
     Args:
-        action: What to do: prepare.
-        name: Of the data set (see: remix datasets), or a folder with one sub-folder of images per class.
+        action: What to do with the data set: prepare, which is find, check and count it.
+        name: Name of the data set (see: remix datasets), or a folder with one sub-folder of images per class.
         data: The folder that data sets are kept in; by default the one that REMIX_DATA names.
 
     Examples:

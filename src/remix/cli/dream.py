@@ -48,31 +48,33 @@ def dream(
     (NAME-terms.png). Ctrl-C stops after the current step and saves what was found; --resume goes on to the same bits.
 
     Args:
-        model: Model file, as remix measure makes it. Or give --weights and --backbone.
+        model: Model file, as remix learn, remix run or remix measure writes it. Or give --weights and --backbone.
         out: The picture to write, NAME.png; the other files are named from it.
-        classes: Names separated by commas; all by default, of more than ten the first ten.
+        classes: Classes to dream of, names separated by commas; all by default, of more than ten the first ten.
         count: Images per class.
-        strategy: layerwise - block by block from the features of the classes, then the whole network; pixels - from
-            noise; pyramid - from small to large images; generator - a network that makes images. By default layerwise;
-            where there are no statistics of blocks and classes, pixels, and pyramid from 64 pixels up.
+        strategy: How images are found: layerwise - block by block from the features of the classes, then the whole
+            network; pixels - from noise; pyramid - from small to large images; generator - a network that makes images.
+            By default layerwise; where there are no statistics of blocks and classes, pixels, and pyramid from 64
+            pixels up.
         prior: Covariance of the activations that images are held to. By default laplace, or diagonal without it.
-        form: How they are held to it: typical - as far from the mean as real ones; nll - as likely as can be; kl -
-            the whole batch distributed as real ones.
-        prior_weight: Of that in the objective. By default 0.5 layerwise, 1 pixels and generator, 5 pyramid.
-        steps: Of the longest phase; the others keep their proportion. By default 160 layerwise, 500 pixels and
+        form: How images are held to --prior: typical - as far from the mean as real ones; nll - as likely as can be;
+            kl - the whole batch distributed as real ones.
+        prior_weight: Weight of the prior in the objective. By default 0.5 layerwise, 1 pixels and generator, 5 pyramid.
+        steps: Steps of the longest phase; the others keep their proportion. By default 160 layerwise, 500 pixels and
             pyramid, 1000 generator.
         batch: Most images optimised together.
         micro_batch: Most images in memory at once, if memory is short; slower.
-        seed: The same seed and options give the same images.
-        weights: Instead of a model: safetensors file with weights and head.
-        backbone: Of the weights (see: remix backbones).
-        statistics: Of the weights: a file of remix.statistics.Memory.
-        names: Of the weights: classes of the head's outputs in their order: a,b,c or a file with one per line.
-        size: Of the weights: side of the images in pixels.
-        mean: Of the weights: of each channel in training; by default that of ImageNet for colour, 0 for grey.
-        std: Of the weights: the same; 1 for grey by default.
-        options: Of the weights: options of the backbone, such as width=8.
-        device: auto, cpu, cuda, mps, ...
+        seed: Number from which images begin; the same seed and options give the same images.
+        weights: Instead of a model: safetensors file with the weights of a network and its head.
+        backbone: With --weights: which network they are of (see: remix backbones).
+        statistics: With --weights: a file of remix.statistics.Memory, the prior of the images.
+        names: With --weights: classes of the head's outputs in their order: a,b,c or a file with one per line.
+        size: With --weights: side of the images in pixels.
+        mean: With --weights: mean of each channel in training, within 0..1 and separated by commas; by default that of
+            ImageNet for colour, 0 for grey.
+        std: With --weights: standard deviation of each channel, as --mean; 1 for grey by default.
+        options: With --weights: options of the backbone, such as width=8; several are separated by commas.
+        device: Where to compute: auto (a GPU if there is one), cpu, cuda, mps, ...
         overwrite: Replace files that exist.
         resume: Go on with an interrupted run of the same options.
 

@@ -8,12 +8,15 @@ Modules that need torch are imported inside the functions, so that `remix --help
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import io
 import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
@@ -24,7 +27,6 @@ from remix.cli.doctor import doctor
 from remix.cli.dream import dream
 from remix.cli.evaluate import evaluate
 from remix.cli.export import export
-from remix.cli.extensions import VARIABLE, import_extensions
 from remix.cli.inspect import inspect
 from remix.cli.learn import learn
 from remix.cli.lists import backbones, methods, presets
@@ -35,6 +37,7 @@ from remix.cli.report import report
 from remix.cli.reproduce import reproduce
 from remix.cli.run import run
 from remix.cli.sweep import sweep
+from remix.support.files import check_regular
 from remix.support.machine import keep_freed_memory, out_of_memory
 from remix.support.text import printable
 
@@ -63,6 +66,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "doctor": doctor,
 }
 
+_EXTENSIONS = "REMIX_IMPORT"  # of the environment, so that the processes that a command starts have it too
 _TRAINING = {"learn", "run", "dream"}
 _GOING_ON = {"run": "the same command with --resume goes on"} | dict.fromkeys(
     ("sweep", "reproduce"), "the same command goes on"
@@ -90,7 +94,7 @@ def main(args: Sequence[str] | None = None) -> None:
     if args is None and _cramped():
         _end(name, _MORE_MEMORY, 2)
     try:
-        import_extensions(os.environ.get(VARIABLE, ""))
+        _import_extensions(os.environ.get(_EXTENSIONS, ""))
         COMMANDS[name](**chosen)
     except Exception as error:
         short = out_of_memory(error)
@@ -102,6 +106,45 @@ def main(args: Sequence[str] | None = None) -> None:
     except _EndedError as end:
         saved = "; ".join(filter(None, ["no file is left half written", _GOING_ON.get(name)]))
         _end(name, f"ended by {end.signal.name}; {saved}", 128 + end.signal)
+
+
+def _import_extensions(names: str) -> None:
+    """Import what registers data sets, networks and methods of one's own: files (``mine.py``) and modules (``a.mine``).
+
+    They are separated by commas, and imported once each.
+
+    Raises:
+        ValueError: for one that cannot be imported; says why.
+
+    """
+    for name in filter(None, (part.strip() for part in names.split(","))):
+        try:
+            if name.endswith(".py"):
+                _import_file(Path(name))
+            else:
+                importlib.import_module(name)
+        except Exception as error:
+            reason = printable(f"{type(error).__name__}: {error}"[:300])
+            raise ValueError(
+                f"{_EXTENSIONS} names {printable(name[:80])}, which cannot be imported ({reason})"
+            ) from error
+
+
+def _import_file(path: Path) -> None:
+    check_regular(path)
+    name = f"remix_import:{path.resolve()}"  # two files of one name are two
+    if name in sys.modules:
+        return
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
 
 
 class _EndedError(SystemExit):

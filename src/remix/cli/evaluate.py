@@ -28,12 +28,12 @@ def evaluate(
     not know are not tested, and listed.
 
     Args:
-        model: Model file.
-        folder: With one sub-folder of images per class, called as the model's classes; or with train and test (or val)
-            in it: then the test part is used.
-        format: table, json or csv.
-        batch: Images at a time.
-        device: auto, cpu, cuda, mps, ...
+        model: Model file, as remix learn, remix run or remix measure writes it (NAME.remix).
+        folder: Folder with one sub-folder of images per class, called as the model's classes; or with train and test
+            (or val) in it: then the test part is used.
+        format: How results are printed: table, json or csv.
+        batch: Images that go through the network at a time; fewer take less memory.
+        device: Where to compute: auto (a GPU if there is one), cpu, cuda, mps, ...
 
     Examples:
         remix evaluate photos.remix photos/test

@@ -25,9 +25,9 @@ def export(
     classes, are in the metadata of the file (onnx), in extra/remix.json in it (torch), or beside it (NAME.json).
 
     Args:
-        model: Model file.
-        format: onnx - for onnxruntime and others, needs pip install 'remix-dfcil[onnx]'; torch - a program of
-            torch.export, read with torch.export.load; safetensors - the weights under their usual names.
+        model: Model file, as remix learn, remix run or remix measure writes it (NAME.remix).
+        format: What to write: onnx - for onnxruntime and others, needs pip install 'remix-dfcil[onnx]'; torch - a
+            program of torch.export, read with torch.export.load; safetensors - the weights under their usual names.
         out: File to write; by default the model's name, ending in .onnx, .pt2 or .safetensors.
         overwrite: Replace files that exist.
 

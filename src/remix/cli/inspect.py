@@ -15,10 +15,10 @@ __all__ = ["inspect"]
 
 
 def inspect(model: str, *, json: bool = False, tensors: bool = False) -> None:
-    """Everything that a model file holds, by kind and bytes; its classes and when each was learned; that no image is.
+    """Everything that a model file holds, by kind and bytes, and that no image is in it; when each class was learned.
 
     Args:
-        model: Model file.
+        model: Model file, as remix learn, remix run or remix measure writes it (NAME.remix).
         json: Print one JSON object, with every tensor.
         tensors: List every tensor with its kind and shape.
 

@@ -67,23 +67,24 @@ def learn(
         weights: Safetensors file with weights to begin with, such as of a network trained on ImageNet.
         extend: Add images to classes that the model knows already; without it a known class is an error.
         check: Folder of labelled images to test on, before and after; nothing is learned from it.
-        name: Of this step, for remix inspect.
-        method: remix; others to compare with. By default that of the model.
+        name: Name of this step, which remix inspect shows.
+        method: How old classes are kept: remix, or others to compare it with. By default that of the model.
         freeze: Blocks that never change: a number, the name of the first block that learns, last-stage or none.
-        epochs: Most passes over the images.
-        lr: Learning rate.
-        samples: Dreams per old class.
+        epochs: Most passes over the images that training takes.
+        lr: Learning rate at which training begins.
+        samples: Dreams of each old class that stand in for its photographs.
         size: Side in pixels to which images are brought.
-        batch: Images at a time.
+        batch: Images in a step of training.
         views: Augmented versions of every image that go through frozen blocks; 1 for none.
         holdout: Fraction of the images to hold out, 0.2 by default; 0 for none.
         patience: Epochs without improvement after which training stops.
-        seed: Of everything random; 0 by default.
+        seed: Number from which everything random is drawn; 0 by default.
         no_flip: Never mirror images left to right, as for letters; grey images are not mirrored anyway.
-        mean: Of each channel, as the weights want it; by default that of ImageNet for colour, 0 for grey.
-        std: The same; 1 for grey by default.
-        options: Of the backbone, such as width=8.
-        device: auto, cpu, cuda or mps.
+        mean: Mean of each channel that --weights were trained with, within 0..1 and separated by commas; by default
+            that of ImageNet for colour, 0 for grey.
+        std: Standard deviation of each channel, as --mean; 1 for grey by default.
+        options: Options of the backbone, such as width=8; several are separated by commas.
+        device: Where to compute: auto (a GPU if there is one), cpu, cuda, mps, ...
         overwrite: Replace the file --out if it exists.
 
     Examples:

@@ -43,14 +43,17 @@ def measure(
             is found from what the network says about the images.
         size: Side in pixels to which images are brought; the backbone's usual size by default.
         kinds: Covariances to keep: laplace, dense or laplace,dense.
-        views: Of what: channels, map (every pixel of every channel; large) or channels,map.
-        maps: Whose maps: stages (the last block of every size of maps) or names of blocks; BatchNorm inputs by default.
-        transform: Of maps: dct - a cosine transform first; none; auto - dct for maps of 8 x 8 pixels and more.
-        mean: Of each channel, as in training; by default that of ImageNet for colour, 0 for grey.
-        std: The same; 1 for grey by default.
-        options: Of the backbone, such as width=8.
-        batch: Images at a time.
-        device: auto, cpu, cuda, mps, ...
+        views: What covariances are of: channels, map (every pixel of every channel; large) or channels,map.
+        maps: With --views map, whose maps: stages (the last block of every size of maps) or names of blocks; BatchNorm
+            inputs by default.
+        transform: What happens to maps first: dct - a cosine transform; none; auto - dct for maps of 8 x 8 pixels and
+            more.
+        mean: Mean of each channel that the network was trained with, within 0..1 and separated by commas; by default
+            that of ImageNet for colour, 0 for grey.
+        std: Standard deviation of each channel, as --mean; 1 for grey by default.
+        options: Options of the backbone, such as width=8; several are separated by commas.
+        batch: Images that go through the network at a time; fewer take less memory.
+        device: Where to compute: auto (a GPU if there is one), cpu, cuda, mps, ...
         overwrite: Replace the model file if it exists.
 
     Examples:

@@ -38,12 +38,12 @@ def predict(
     status is 1 if none could be read. Results go to standard output, everything else to standard error.
 
     Args:
-        model: Model file.
+        model: Model file, as remix learn, remix run or remix measure writes it (NAME.remix).
         images: Image files and folders; - reads names of them from standard input, one per line.
-        format: table, json or csv (a line per image and class).
-        top: Classes per image.
-        batch: Images at a time.
-        device: auto, cpu, cuda, mps, ...
+        format: How results are printed: table, json, or csv (a line per image and class).
+        top: How many classes to tell of each image, the most probable first.
+        batch: Images that go through the network at a time; fewer take less memory.
+        device: Where to compute: auto (a GPU if there is one), cpu, cuda, mps, ...
 
     Examples:
         remix predict photos.remix cat.jpg holiday/

@@ -44,20 +44,20 @@ def reproduce(
     run or remix sweep has left in the folder --runs, is not computed again.
 
     Args:
-        target: What to make again, such as table1 or memory.
+        target: What to make again: table1, efficiency, retention, lambda, samples, likelihood or memory.
         data: The folder that data sets are kept in. For likelihood and samples: photographs with train/ and val/, or a
             folder that has imagenette/ in it.
         out: Folder of the results; reproduce/TARGET by default.
         scale: mini - small networks, for two cores; paper - the paper's protocol, for a GPU.
-        resume: Go on with the results in that folder.
-        seeds: Of the runs, such as 0-2 (mini) or 1-5 (paper), which are the defaults.
-        jobs: Runs at a time; the processors are shared between them.
+        resume: Go on with the results in the folder --out.
+        seeds: Seeds of the runs, such as 0-2 (the default of mini) or 1-5 (that of paper).
+        jobs: Runs at a time, 1 by default; the processors are shared between them.
         runs: Folder of the runs that targets share; runs/ beside the folder of the results by default.
         finished: Make the results of the runs that are finished, run nothing.
         dry_run: Only show the plan.
         weights: For likelihood and samples: safetensors file of a ResNet-34 with its head.
         vit: For likelihood, also a vision transformer: its folder, as the transformers library saves it.
-        vit_images: Its images: a data set in --data by name (cifar100), or a folder; by default the photographs.
+        vit_images: Images for --vit: a data set in --data by name (cifar100), or a folder; by default the photographs.
         memory: For likelihood: GiB that features may take while they are fitted (default 4); beyond that they are read
             in passes.
 

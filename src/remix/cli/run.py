@@ -49,8 +49,8 @@ def run(
 
     Args:
         preset: One of those that remix presets lists, or a file NAME.yaml of the same form.
-        method: Instead of the preset's (see: remix methods).
-        seed: Of everything random; 0 by default.
+        method: Method to learn with (see: remix methods); the preset's by default.
+        seed: Number from which everything random is drawn; 0 by default.
         data: The folder that data sets are kept in; by default the one that REMIX_DATA names.
         out: The folder of the run; runs/PRESET-METHOD-seedS by default.
         resume: Go on with the run in that folder.
@@ -58,9 +58,9 @@ def run(
         dry_run: Only print what would be done: tasks, stages, epochs, images.
         validation: Test on a tenth of the training images instead of the test images, for choosing settings: the same
             images with every seed, others with --set data.validation_seed=1.
-        accelerator: auto, cpu, cuda or mps.
-        devices: Number of processes.
-        precision: 32 or bf16-mixed.
+        accelerator: Where to compute: auto (a GPU if there is one), cpu, cuda or mps; cpu unless the preset says else.
+        devices: Processes that share every batch, each on a device of its own; 1 unless the preset says else.
+        precision: Numbers that the network computes with: 32 bits, or bf16-mixed; 32 unless the preset says else.
         log: tensorboard - write the numbers and dreams also for TensorBoard, in the folder tensorboard/ of the run
             (needs pip install 'remix-dfcil[tensorboard]'); with --resume also those of a finished run.
         test_every: Also test after every so many epochs of a stage, for curves of accuracy in the report and in

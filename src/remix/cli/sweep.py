@@ -28,17 +28,18 @@ def sweep(
     again at any time, also with more seeds.
 
     Args:
-        preset: As of remix run.
-        set: Settings as of remix run, with one value or several: method=pmi,remix settings.samples=200,400.
-        seeds: Of every combination, such as 0-4 or 0,2,7.
+        preset: One of those that remix presets lists, or a file NAME.yaml of the same form.
+        set: Settings that differ from the preset, with one value or several each: method=pmi,remix
+            settings.samples=200,400; config.yaml of a run shows all that there are.
+        seeds: Seeds with which every combination is run, such as 0-4 or 0,2,7.
         jobs: Runs at a time; the processors are shared between them.
         data: The folder that data sets are kept in; by default the one that REMIX_DATA names.
         out: The folder in which every run gets its own.
         validation: Test on a tenth of the training images instead of the test images, for choosing settings: the same
             images with every seed, others with --set data.validation_seed=1.
         cluster: Submit the runs to a Slurm cluster (needs pip install 'remix-dfcil[slurm]').
-        slurm: Options for it, as submitit names them: timeout_min=600 slurm_partition=gpu gpus_per_node=1.
-        dry_run: Only print the runs.
+        slurm: Options of the cluster, as submitit names them: timeout_min=600 slurm_partition=gpu gpus_per_node=1.
+        dry_run: Only print the runs and whether each is finished; run nothing.
 
     Examples:
         remix sweep digits --set method=finetune,remix --seeds 0-4 --jobs 2
