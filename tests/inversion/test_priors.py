@@ -1,11 +1,12 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from torch.distributions import MultivariateNormal, kl_divergence
 
 from remix.inversion import CovariancePrior, PriorSettings, Reading, Seen
-from remix.statistics import batchnorm_points, measure_layers
+from remix.statistics import Dense, batchnorm_points, covariance, measure_layers, register_covariance
 
 
 @pytest.fixture(scope="module")
@@ -132,3 +133,23 @@ def test_kl_of_too_few_rows_is_refused(layers, evaluate, images):
     top = channel_layers(layers)[-1:]
     with pytest.raises(ValueError, match="a batch of 1 gives 4 rows"):
         evaluate(CovariancePrior(top, "laplace", "kl"), images[:1])
+
+
+def test_a_new_kind_of_covariance_is_a_prior_once_it_is_registered(layers, evaluate, images, monkeypatch):
+    class Block(Dense):
+        """Somebody's own."""
+
+        kind, title = "block", "blocks"
+
+    monkeypatch.setattr("remix.statistics.covariance._KINDS", dict(covariance._KINDS))
+    with pytest.raises(ValueError, match="unknown prior 'block'"):
+        PriorSettings("block")
+    register_covariance(Block)
+    assert PriorSettings("block").kind == "block"
+    known = channel_layers(layers)[:3]
+    own = [replace(layer, covariances={"block": Block(layer.covariance)}) for layer in known]
+    for form in ("nll", "typical", "kl"):
+        value, _, _ = evaluate(CovariancePrior(own, "block", form), images)
+        assert torch.equal(value, evaluate(CovariancePrior(known, "dense", form), images)[0])
+    with pytest.raises(ValueError, match="no 'block' prior"):
+        CovariancePrior(known, "block")
