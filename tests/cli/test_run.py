@@ -19,7 +19,7 @@ from tiny_runs import config_of, remix_run, tiny
 from remix.cli import main
 from remix.cli.run import run
 from remix.data import TaskStream
-from remix.experiments.config import RunConfig, build_config, list_presets, read_preset, resolve
+from remix.experiments.config import build_config, list_presets, read_preset, resolve
 from remix.experiments.run_checks import check_run
 from remix.experiments.run_directory import RunDirectory, RunDirectoryError
 from remix.experiments.run_monitor import RunMonitor
@@ -56,7 +56,7 @@ def test_a_run_leaves_plain_files(finished):
     assert {path.name for path in out.iterdir()} == {
         "config.yaml", "metrics.jsonl", "matrix.csv", "summary.json", "log.txt", "model.remix", "dreams", "checkpoints",
     }  # fmt: skip
-    config = RunConfig.from_plain(yaml.safe_load((out / "config.yaml").read_text()))
+    config = build_config(yaml.safe_load((out / "config.yaml").read_text()))
     assert config == config_of(tiny("remix", out))
     matrix = AccuracyMatrix.read(out / "matrix.csv")
     summary = json.loads((out / "summary.json").read_text())

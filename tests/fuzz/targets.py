@@ -27,7 +27,7 @@ from remix.data.errors import DataError, UnreadableImage
 from remix.data.fashion_mnist import read_idx
 from remix.data.preprocessing import Preprocessing
 from remix.data.unpickling import PIXELS, RefusedPickle, unpickle
-from remix.experiments.config import RunConfig, parse_assignments
+from remix.experiments.config import build_config, parse_assignments
 from remix.learning import Model, load_model, save_model
 from remix.networks import Classifier, GrowingHead, registry
 from remix.networks.backbone import Backbone, Block
@@ -176,7 +176,7 @@ def read_yaml(data: bytes) -> None:
     try:
         values = parse_yaml(text)
         if isinstance(values, dict):
-            RunConfig.from_plain(values).to_plain()
+            build_config(values).to_plain()
         parse_assignments([f"settings.lr={text}"])
     except (DocumentError, SettingError) as error:
         _check_sentence(str(error))

@@ -44,7 +44,7 @@ def as_json(content: Any) -> str:
 def show(text: str) -> None:
     """Print a result. A reader that has had enough (``| head``) ends the command quietly."""
     try:
-        print(_encodable(text, sys.stdout), flush=True)
+        print(text, flush=True)
     except BrokenPipeError:
         # Python would complain once more when it flushes at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -53,7 +53,7 @@ def show(text: str) -> None:
 
 def note(text: str) -> None:
     """Print what is not a result, where it does not get into a pipe."""
-    print(_encodable(text, sys.stderr), file=sys.stderr, flush=True)
+    print(text, file=sys.stderr, flush=True)
 
 
 def note_left_out(skipped: Sequence[Skipped]) -> None:
@@ -64,12 +64,6 @@ def note_left_out(skipped: Sequence[Skipped]) -> None:
         note(f"left out {len(skipped):,}:")
     for line in left_out(skipped):
         note(f"  {line}")
-
-
-def _encodable(text: str, stream: Any) -> str:
-    """The text, with escapes for letters that the stream cannot show."""
-    encoding = getattr(stream, "encoding", None) or "utf-8"
-    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def accuracy_table(title: str, content: Mapping[str, Any], small: bool = False) -> Table:

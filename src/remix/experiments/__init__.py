@@ -1,1 +1,1 @@
-"""Presets, runs and their comparison, dreams, and the figures and tables that show them."""
+"""Runs on data sets: configurations, runs that go on after any interruption, sweeps, and comparisons."""

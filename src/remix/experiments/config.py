@@ -129,13 +129,8 @@ class RunConfig:
             raise ValueError(f"seed must be from 0 to 2^63 - 1, got {self.seed}")
 
     def to_plain(self) -> dict[str, Any]:
-        """Nested mappings of primitives, every setting spelled out."""
+        """Nested mappings of primitives, every setting spelled out; `build_config` makes the same run of them."""
         return plain(self)
-
-    @classmethod
-    def from_plain(cls, values: Mapping[str, Any]) -> RunConfig:
-        """The inverse of `to_plain`. Raises SettingError."""
-        return build_config(values)
 
 
 def resolve(

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from remix.experiments.config import RunConfig, differences
+from remix.experiments.config import RunConfig, build_config, differences
 from remix.learning.metrics import AccuracyMatrix
 from remix.support.documents import DocumentError, read_json, read_yaml
 from remix.support.files import is_temporary, open_appending, remove_temporary, why_unreadable, write_text
@@ -99,7 +99,7 @@ class RunDirectory:
         if not values.keys() >= {"data", "network", "method", "settings", "seed"}:
             return values  # cut short: what is missing is not known
         try:
-            return RunConfig.from_plain(values).to_plain()
+            return build_config(values).to_plain()
         except SettingError:  # of a method that is not known here, or edited by hand
             return values
 
