@@ -17,9 +17,9 @@ from benchmarks.inversion_baseline import Straightforward
 from benchmarks.inversion_problem import Problem, clock, make_problem
 from benchmarks.timing import Work, interleaved, peak_extra_bytes
 from remix.inversion import (
+    BatchAverage,
     LayerwiseSettings,
     LoopState,
-    Reading,
     Schedule,
     StepReport,
     frozen,
@@ -99,7 +99,7 @@ def breakdown(problem: Problem, seconds: float) -> dict[str, float]:
             problem.images, problem.images, slice(0, len(problem.images))
         ) as seen:
             activations = [seen.activations[point] for point in points]
-            measured = {average.key: Reading(average, average(seen)) for average in shared}
+            measured = {average.key: BatchAverage(average, average(seen)) for average in shared}
             readings = [[measured[average.key] for average in term.loss.averages] for term in terms]
     norms = [problem.backbone.get_submodule(layer.point.module) for layer in layers]
     origins = [layer.mean.float() for layer in layers]
@@ -122,7 +122,7 @@ def breakdown(problem: Problem, seconds: float) -> dict[str, float]:
                 torch.autograd.grad(norm(leaf), leaf, gradient)
 
     def evaluate() -> None:
-        leaves = [[Reading(r.by, r.average.detach().requires_grad_()) for r in group] for group in readings]
+        leaves = [[BatchAverage(r.by, r.average.detach().requires_grad_()) for r in group] for group in readings]
         values = [term.loss.value(group, len(problem.images)) for term, group in zip(terms, leaves, strict=True)]
         torch.autograd.grad(torch.stack(values).sum(), [r.average for group in leaves for r in group])
 

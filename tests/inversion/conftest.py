@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from remix.inversion import Knowledge
-from remix.inversion.terms import Reading
+from remix.inversion.terms import BatchAverage
 from remix.inversion.watch import Watch
 from remix.networks import Classifier, GrowingHead, create_backbone
 from remix.statistics import (
@@ -115,7 +115,7 @@ def evaluate(part):
     def evaluate(loss, images):
         points = [average.layer.point for average in loss.averages if hasattr(average, "layer")]
         with Watch(*part, loss.averages, points).run(images, images, slice(0, len(images))) as seen:
-            measured = [Reading(average, average(seen)) for average in loss.averages]
+            measured = [BatchAverage(average, average(seen)) for average in loss.averages]
             return loss.value(measured, len(images)), seen.output, dict(seen.activations)
 
     return evaluate

@@ -5,11 +5,11 @@ import torch
 from torch.nn.functional import cross_entropy, mse_loss
 
 from remix.inversion import (
+    BatchAverage,
     ClassBalance,
     FeatureMatch,
     ImageNorm,
     LabelMatch,
-    Reading,
     Seen,
     SelfConfidence,
     Smoothness,
@@ -43,7 +43,7 @@ def test_target_terms_are_those_of_torch(evaluate, classifier, images, generator
 
 def value(loss, images):
     seen = Seen(slice(0, len(images)), images, images, images)
-    return loss.value([Reading(average, average(seen)) for average in loss.averages], len(images))
+    return loss.value([BatchAverage(average, average(seen)) for average in loss.averages], len(images))
 
 
 def test_kernel_has_the_published_numbers():

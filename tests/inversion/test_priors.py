@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal, kl_divergence
 
-from remix.inversion import CovariancePrior, PriorSettings, Reading, Seen
+from remix.inversion import BatchAverage, CovariancePrior, PriorSettings, Seen
 from remix.statistics import Dense, batchnorm_points, covariance, measure_layers, register_covariance
 
 
@@ -81,7 +81,7 @@ def test_map_kl_is_least_for_draws_from_the_prior(map_layers, generator):
     def value(rows):
         activation = rows.reshape(len(rows), *layer.shape)
         seen = Seen(slice(0, len(rows)), activation, activation, activation, {layer.point: activation})
-        return prior.value([Reading(average, average(seen))], len(rows)).item()
+        return prior.value([BatchAverage(average, average(seen))], len(rows)).item()
 
     draws = layer.normal.sample((400,), generator)
     mean = layer.normal.loc
@@ -110,7 +110,7 @@ def test_nll_prefers_the_mean_and_the_typical_set_does_not(layers):
         (average,) = prior.averages
         draws = layer.normal.sample((20000,), torch.Generator().manual_seed(0))
         at_mean, at_draws = (
-            prior.value([Reading(average, average.passing(rows)[1])], 20000)
+            prior.value([BatchAverage(average, average.passing(rows)[1])], 20000)
             for rows in (layer.normal.loc.expand(20000, -1), draws)
         )
         assert bool(at_mean < at_draws) == wins

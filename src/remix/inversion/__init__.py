@@ -17,7 +17,7 @@ from remix.inversion.losses import (
 )
 from remix.inversion.phases import Phase, Progress, run_phases
 from remix.inversion.pixels import invert_pixels
-from remix.inversion.priors import PRIORS, CovariancePrior, PriorKind
+from remix.inversion.priors import CovariancePrior, PriorKind
 from remix.inversion.pyramid import invert_pyramid
 from remix.inversion.settings import (
     GeneratorSettings,
@@ -28,23 +28,21 @@ from remix.inversion.settings import (
     Scale,
     Schedule,
 )
-from remix.inversion.statistics_losses import FORMS, Form, MomentDistance, StatisticsKl
+from remix.inversion.statistics_losses import Form, MomentDistance, StatisticsKl
 from remix.inversion.targets import (
     Targets,
     balanced_labels,
     feature_targets,
-    label_targets,
     random_labels,
 )
-from remix.inversion.terms import Average, Boost, Loss, Reading, Seen, Term
-from remix.inversion.variables import Augmentation, TensorVariable, Variable
+from remix.inversion.terms import Average, BatchAverage, Boost, Loss, Seen, Term
+from remix.inversion.variables import Augmentation, TensorVariable
 from remix.inversion.watch import frozen
 
 __all__ = [
-    "FORMS",
-    "PRIORS",
     "Augmentation",
     "Average",
+    "BatchAverage",
     "Boost",
     "Checkpoint",
     "ClassBalance",
@@ -70,7 +68,6 @@ __all__ = [
     "PriorSettings",
     "Progress",
     "PyramidSettings",
-    "Reading",
     "Scale",
     "Schedule",
     "Seen",
@@ -82,7 +79,6 @@ __all__ = [
     "TensorVariable",
     "Term",
     "TotalVariation",
-    "Variable",
     "balanced_labels",
     "doublings_to",
     "feature_targets",
@@ -90,7 +86,6 @@ __all__ = [
     "invert_layerwise",
     "invert_pixels",
     "invert_pyramid",
-    "label_targets",
     "optimise",
     "random_labels",
     "run_phases",

@@ -71,18 +71,10 @@ def dream_in_chunks(
     resume: Checkpoint | None,
     show: Callable[[Tensor], Tensor] = lambda found: found,
 ) -> Dream:
-    """Run a strategy's phases for every chunk of the targets.
+    """Run a strategy's phases for every chunk of at most ``batch`` targets; the network is frozen meanwhile.
 
-    Args:
-        knowledge: of the network, which is frozen meanwhile.
-        targets: of all samples.
-        batch: most samples in a chunk.
-        phases_of: from a chunk, and a prefix for names, to its phases.
-        generator: source of everything random.
-        progress: called after every step.
-        resume: where to go on.
-        show: from what the phases find to what the network receives.
-
+    ``phases_of`` goes from a chunk, and a prefix for names, to its phases, ``show`` from what they find to what the
+    network receives.
     """
     parts = chunks(len(targets), batch)
     phases = []
@@ -90,7 +82,7 @@ def dream_in_chunks(
         phases += phases_of(part, f"chunk {i + 1}/{len(parts)}: " if len(parts) > 1 else "")
     empty = knowledge.like.new_empty(0, *knowledge.block_shapes[knowledge.start])
     with frozen(*knowledge.networks):
-        found = run_phases(phases, generator, progress=progress, resume=resume)
-        images = torch.cat([empty, *(show(result.to(empty)) for result in found.results)])
+        reached = run_phases(phases, generator, progress=progress, resume=resume)
+        images = torch.cat([empty, *(show(result.to(empty)) for result in reached.results)])
     labels = targets.labels[: len(images)]
-    return Dream(images, labels, found.finished, found.history, found.checkpoint, knowledge.start)
+    return Dream(images, labels, reached.finished, reached.history, reached.checkpoint, knowledge.start)

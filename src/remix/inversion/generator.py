@@ -17,13 +17,13 @@ from remix.inversion.phases import Phase, run_phases
 from remix.inversion.settings import GeneratorSettings
 from remix.inversion.statistics_losses import StatisticsKl
 from remix.inversion.terms import Term
-from remix.inversion.variables import Render
+from remix.inversion.variables import Render, Variable
 from remix.inversion.watch import frozen
 
 __all__ = ["GeneratorSource", "train_generator"]
 
 
-class _NetworkVariable:
+class _NetworkVariable(Variable):
     """The weights of a generator; every step draws new noise. Its BatchNorm layers need the batch in one piece."""
 
     divisible = False
@@ -151,6 +151,6 @@ def train_generator(
     variable = _NetworkVariable(network, settings.batch)
     task = Optimisation(terms, knowledge.backbone, knowledge.pooled, variable, settings.schedule, keep_best=False)
     with frozen(*knowledge.networks):
-        found = run_phases([Phase("generator", lambda _, __: task)], generator, progress=progress, resume=resume)
+        reached = run_phases([Phase("generator", lambda _, __: task)], generator, progress=progress, resume=resume)
     variable.write_back()
-    return GeneratorSource(network, knowledge, found.finished, found.history["generator"], found.checkpoint)
+    return GeneratorSource(network, knowledge, reached.finished, reached.history["generator"], reached.checkpoint)

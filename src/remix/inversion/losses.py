@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv2d, cross_entropy, pad, softmax
 
-from remix.inversion.terms import Average, Loss, Reading, Seen
+from remix.inversion.terms import Average, BatchAverage, Loss, Seen
 
 __all__ = [
     "ClassBalance",
@@ -64,7 +64,7 @@ class ClassBalance(Loss):
     def __init__(self, classify: Classify) -> None:
         super().__init__(Average(lambda seen: softmax(classify(seen.output), 1)))
 
-    def value(self, measured: Sequence[Reading], count: int) -> Tensor:
+    def value(self, measured: Sequence[BatchAverage], count: int) -> Tensor:
         """The imbalance."""
         return class_balance(measured[0].average)
 
@@ -97,7 +97,7 @@ class TotalVariation(Loss):
         super().__init__(Average(_squared_differences if kind == "batch-norms" else _absolute_differences))
         self.kind = kind
 
-    def value(self, measured: Sequence[Reading], count: int) -> Tensor:
+    def value(self, measured: Sequence[BatchAverage], count: int) -> Tensor:
         """The variation."""
         average = measured[0].average
         return _safe_root(average * count).sum() if self.kind == "batch-norms" else average

@@ -6,8 +6,6 @@ Moments are averages over rows y = x - origin: of y, and below it of y y' or, no
 
 from __future__ import annotations
 
-import ctypes
-from functools import cache
 from typing import Any
 
 import torch
@@ -15,13 +13,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from remix.laplace import kernels
+from remix.laplace.native_library import NativeLibrary
 
 __all__ = ["Affine", "moment_gradient", "moments", "passing_moments"]
 
 _NATIVE_DIM = 128  # above it the matrix products of torch are as fast
+_NATIVE_DTYPES = (torch.float32, torch.float64)
 _FEW = 8  # too few rows per image for a product of their own
-_P, _I, _T = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
-_SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
 
 Affine = tuple[Tensor, Tensor]
 """Scale and offset (D,) of a map of every coordinate on its own."""
@@ -77,27 +75,14 @@ class _PassingMoments(torch.autograd.Function):
 
 
 def moments(x: Tensor, axis: int, origin: Tensor, full: bool, then: Affine | None = None) -> tuple[Tensor, Tensor]:
-    """The moments of an activation, and the activation as it goes on.
-
-    Args:
-        x: (N, ...), with the coordinates along ``axis``.
-        axis: not 0.
-        origin: (D,), contiguous, of the dtype and device of x.
-        full: all products, or only squares.
-        then: what happens to the activation next, done in the same pass.
-
-    """
+    """The moments of an activation, and the activation as it goes on; arguments as in `passing_moments`."""
     dim = origin.shape[0]
     library = _library(x, axis, dim)
     if library is not None:
         out = torch.empty(1 + dim if full else 2, dim, dtype=x.dtype)
-        function = getattr(library, "remix_moments_" + _SUFFIX[x.dtype])
         normal = None if then is None else kernels.empty(x.shape[0], x.numel() // x.shape[0], x.dtype)
-        result = function(
-            x.data_ptr(), *_sizes(x, dim), origin.data_ptr(), full, *_addresses(then), _address(normal),
-            out.data_ptr(), _threads(x),
-        )  # fmt: skip
-        _require(result)
+        arguments = (x, *_sizes(x, dim), origin, full, *(then or (None, None)), normal, out)
+        _require(library.call("remix_moments_", *arguments, _threads(x), dtype=x.dtype))
         return out, x.detach() if normal is None else normal.view(x.shape)
     return _torch_moments(x, axis, origin, full), x.detach() if then is None else _map(x, axis, *then)
 
@@ -128,9 +113,9 @@ def moment_gradient(
     """The gradient in x of a function of its moments, plus what comes from the activation as it went on.
 
     Args:
-        x: as in `moments`.
-        axis: as in `moments`.
-        origin: as in `moments`.
+        x: as in `moments`, like ``axis`` and ``origin``.
+        axis: of the coordinates.
+        origin: (D,).
         slopes: of the function in the moments, of their shape.
         given: the gradient in the activation as it went on, of the shape of x; None for zero.
         scale: of what happened to it in `moments`; None for nothing.
@@ -143,12 +128,8 @@ def moment_gradient(
         start = None if given is None else given.contiguous()
         slopes = slopes.contiguous()
         out = kernels.empty(x.shape[0], x.numel() // x.shape[0], x.dtype)
-        function = getattr(library, "remix_moment_gradient_" + _SUFFIX[x.dtype])
-        result = function(
-            x.data_ptr(), _address(start), *_sizes(x, dim), slopes.data_ptr(), origin.data_ptr(), _address(scale),
-            full, out.data_ptr(), _threads(x),
-        )  # fmt: skip
-        _require(result)
+        arguments = (x, start, *_sizes(x, dim), slopes, origin, scale, full, out)
+        _require(library.call("remix_moment_gradient_", *arguments, _threads(x), dtype=x.dtype))
         return out.view(x.shape)
     if given is not None and scale is not None:
         given = _map(given, axis, scale, torch.zeros_like(scale))
@@ -180,30 +161,11 @@ def _torch_gradient(x: Tensor, axis: int, origin: Tensor, slopes: Tensor, given:
     return product.view(moved.shape).movedim(-1, axis)
 
 
-@cache
-def _typed(handle: ctypes.CDLL) -> ctypes.CDLL:
-    for suffix in _SUFFIX.values():
-        getattr(handle, f"remix_moments_{suffix}").argtypes = [_P, _I, _I, _I, _P, _T, _P, _P, _P, _P, _T]
-        getattr(handle, f"remix_moment_gradient_{suffix}").argtypes = [_P, _P, _I, _I, _I, _P, _P, _P, _T, _P, _T]
-    return handle
-
-
-def _library(x: Tensor, axis: int, dim: int) -> Any:
+def _library(x: Tensor, axis: int, dim: int) -> NativeLibrary | None:
     """The native library if it serves: images (N, D, ...) whose positions lie together, of few coordinates."""
-    if axis != 1 or x.dim() < 3 or dim > _NATIVE_DIM or x.device.type != "cpu" or x.dtype not in _SUFFIX:
+    if axis != 1 or x.dim() < 3 or dim > _NATIVE_DIM or x.device.type != "cpu" or x.dtype not in _NATIVE_DTYPES:
         return None
-    if not x.is_contiguous() or not x.numel():
-        return None
-    library = kernels.native()
-    return None if library is None else _typed(library.handle)
-
-
-def _address(tensor: Tensor | None) -> int | None:
-    return None if tensor is None else tensor.data_ptr()
-
-
-def _addresses(then: Affine | None) -> tuple[int | None, int | None]:
-    return (None, None) if then is None else (then[0].data_ptr(), then[1].data_ptr())
+    return kernels.native() if x.is_contiguous() and x.numel() else None
 
 
 def _sizes(x: Tensor, dim: int) -> tuple[int, int, int]:

@@ -13,7 +13,7 @@ from torch import Tensor
 from remix.inversion.loop import Adam, Checkpoint, InversionStoppedError, LoopState, Optimisation, StepReport, optimise
 from remix.support.machine import out_of_memory
 
-__all__ = ["Found", "Phase", "Progress", "run_phases"]
+__all__ = ["Phase", "Progress", "Reached", "run_phases"]
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a strategy found.
+class Reached:
+    """How far a strategy came.
 
     Attributes:
         results: of the phases that are to be kept, as far as they were reached; the last may be unfinished.
@@ -79,7 +79,7 @@ def run_phases(
     *,
     progress: Callable[[Progress], None] | None = None,
     resume: Checkpoint | None = None,
-) -> Found:
+) -> Reached:
     """Run phases one after another.
 
     Raises:
@@ -89,7 +89,8 @@ def run_phases(
     """
     run = _Run(phases, generator, progress)
     if resume is not None:
-        run.resume(resume)
+        with _of_this_run():
+            run.resume(resume)
     return run.finish()
 
 
@@ -106,10 +107,6 @@ class _Run:
         self.before = generator.get_state()  # of the generator, before the present phase was built
 
     def resume(self, checkpoint: Checkpoint) -> None:
-        with _of_this_run():
-            self._resume(checkpoint)
-
-    def _resume(self, checkpoint: Checkpoint) -> None:
         record, tensors = checkpoint.record, checkpoint.tensors
         names = [phase.name for phase in self.phases]
         if list(record["phases"]) != names:
@@ -117,9 +114,10 @@ class _Run:
                 f"the checkpoint is of another run: its phases are {_short(record['phases'])}, here they are "
                 f"{_short(names)}"
             )
-        if record["number"] not in range(len(names)) or record["kept"] != self._kept_before(record["number"]):
+        number = record["number"]
+        if number not in range(len(names)) or record["kept"] != sum(phase.keep for phase in self.phases[:number]):
             raise ValueError("the checkpoint is of another run: its phase is none, or has other results before it")
-        self.number = record["number"]
+        self.number = number
         self.previous = tensors.get("previous")
         self.kept = [tensors[f"kept.{i}"] for i in range(record["kept"])]
         self.history = {phase: dict(terms) for phase, terms in record["history"].items()}
@@ -128,10 +126,7 @@ class _Run:
         else:
             self.saved, self.before = (checkpoint, tensors["generator"]), tensors["before"]
 
-    def _kept_before(self, number: int) -> int:
-        return sum(phase.keep for phase in self.phases[:number])
-
-    def finish(self) -> Found:
+    def finish(self) -> Reached:
         while True:
             phase = self.phases[self.number]
             if self.saved is None:
@@ -149,11 +144,11 @@ class _Run:
             result = (state.best if task.keep_best and state.best is not None else state.tensors)[0]
             if not finished:
                 results = [*self.kept, result] if phase.usable and state.step else self.kept
-                return Found(results, False, self.history, self._checkpoint(phase, task, state))
+                return Reached(results, False, self.history, self._checkpoint(phase, task, state))
             if phase.keep:
                 self.kept.append(result)
             if self.number + 1 == len(self.phases):
-                return Found(self.kept, True, self.history, None)
+                return Reached(self.kept, True, self.history, None)
             self.previous = result
             self.number += 1
 
@@ -181,7 +176,7 @@ class _Run:
                 step,
                 phase.fresh,
                 lambda: self._glance(phase, task, state),
-                lambda: self._beginning(phase),
+                lambda: self._with_results(phase, {"generator": self.before}, None),
             )
         )
 
@@ -194,9 +189,6 @@ class _Run:
         tensors |= {f"extra.{name}": tensor for name, tensor in task.variable.extras().items()}
         tensors |= {"generator": self.generator.get_state(), "before": self.before}
         return self._with_results(phase, tensors, state.to_record())
-
-    def _beginning(self, phase: Phase) -> Checkpoint:
-        return self._with_results(phase, {"generator": self.before}, None)
 
     def _with_results(self, phase: Phase, tensors: dict[str, Tensor], loop: dict[str, Any] | None) -> Checkpoint:
         tensors |= {f"kept.{i}": tensor for i, tensor in enumerate(self.kept)}

@@ -18,7 +18,7 @@ from remix.inversion.statistics_losses import (
     gaussian_kl,
     linear_forms,
 )
-from remix.inversion.terms import Average, LayerMoments, Loss, Moments, Reading, Seen
+from remix.inversion.terms import Average, BatchAverage, LayerMoments, Loss, Seen, moments_about
 from remix.laplace import LaplaceCovariance, LaplaceNormal
 from remix.statistics import LayerStatistics, covariance_kinds
 
@@ -79,7 +79,7 @@ class CovariancePrior(Loss):
         self._form = form
         super().__init__(*(part.average for part in self._parts))
 
-    def value(self, measured: Sequence[Reading], count: int) -> Tensor:
+    def value(self, measured: Sequence[BatchAverage], count: int) -> Tensor:
         """The penalty."""
         quadratic, values = [], []
         for part, one in zip(self._parts, measured, strict=True):
@@ -94,7 +94,7 @@ class CovariancePrior(Loss):
             parts.append(form_of_quadratic(forms, logdets, dims, self._form))
         return torch.cat(parts).mean()
 
-    def _make(self, measured: Sequence[Reading]) -> tuple[list[Tensor], Tensor, Tensor, Tensor]:
+    def _make(self, measured: Sequence[BatchAverage]) -> tuple[list[Tensor], Tensor, Tensor, Tensor]:
         pairs = [part.coefficients(one) for part, one in zip(self._quadratic, measured, strict=True)]
         like = measured[0].average
         logdets = torch.stack([part.logdet.to(like) for part in self._quadratic])
@@ -113,7 +113,7 @@ class _Quadratic(NamedTuple):
     precision: Tensor
     logdet: Tensor
 
-    def coefficients(self, measured: Reading) -> tuple[Tensor, Tensor]:
+    def coefficients(self, measured: BatchAverage) -> tuple[Tensor, Tensor]:
         """A and c with q = <A, measured> + c.
 
         With moments m and S about an origin o and s = o - mu: q = <P, S> + 2 s' P m + s' P s.
@@ -133,7 +133,7 @@ class _Other(NamedTuple):
     """The penalty of one layer, from its average and the number of images."""
 
     average: Average
-    value: Callable[[Reading, int], Tensor]
+    value: Callable[[BatchAverage, int], Tensor]
 
 
 def _layer_prior(layer: LayerStatistics, kind: PriorKind, form: Form) -> _Quadratic | _Other:
@@ -171,13 +171,14 @@ def _without_checks(normal: LaplaceNormal) -> LaplaceNormal:
     return LaplaceNormal(normal.loc.detach(), covariance, normal.basis, validate_args=False)
 
 
-def _diagonal_kl(layer: LayerStatistics, measured: Reading) -> Tensor:
-    moments = Moments.about(layer.mean, measured)
-    return diagonal_kl(moments.mean, moments.variance, layer.variance.to(moments.mean)).mean()
+def _diagonal_kl(layer: LayerStatistics, measured: BatchAverage) -> Tensor:
+    shift, second = moments_about(layer.mean, measured)
+    squares = second if second.dim() == 1 else second.diagonal()
+    return diagonal_kl(shift, (squares - shift.square()).clamp_min(0), layer.variance.to(shift)).mean()
 
 
 def _full_kl(
-    layer: LayerStatistics, measured: Reading, count: int, mean: Tensor, precision: Tensor, logdet: Tensor
+    layer: LayerStatistics, measured: BatchAverage, count: int, mean: Tensor, precision: Tensor, logdet: Tensor
 ) -> Tensor:
     """The rows enter only through their moments: q = tr(Sigma^-1 S), one small product."""
     rows = count * layer.samples // max(layer.images, 1)
@@ -186,12 +187,13 @@ def _full_kl(
             f"the form 'kl' needs more rows than coordinates: a batch of {count} gives {rows} rows at "
             f"'{layer.key}', which has {layer.dim}; use a larger batch, or 'nll' or 'typical'"
         )
-    moments = Moments.about(mean, measured)
-    quadratic = (precision.to(moments.mean) * moments.products).sum()
-    return gaussian_kl(quadratic, logdet.to(quadratic), moments.covariance)
+    shift, second = moments_about(mean, measured)
+    products = second if second.dim() == 2 else second[:, None]  # of one coordinate
+    quadratic = (precision.to(shift) * products).sum()
+    return gaussian_kl(quadratic, logdet.to(quadratic), products - torch.outer(shift, shift))
 
 
-def _whitened_kl(layer: LayerStatistics, measured: Reading, count: int) -> Tensor:
+def _whitened_kl(layer: LayerStatistics, measured: BatchAverage, count: int) -> Tensor:
     if count < 2:
         raise ValueError(f"the form 'kl' compares spreads: '{layer.key}' needs a batch of at least 2, got {count}")
     mean, square = measured.average

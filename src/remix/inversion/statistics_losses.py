@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from remix.inversion.terms import Average, LayerMoments, Loss, Reading
+from remix.inversion.terms import Average, BatchAverage, LayerMoments, Loss
 from remix.statistics import LayerStatistics
 
 __all__ = [
@@ -95,7 +95,7 @@ class _StatisticsLoss(Loss):
         self.sizes = [layer.dim for layer in self.layers]
         self._constants = Remembered(self._make)
 
-    def _make(self, measured: Sequence[Reading]) -> tuple[Tensor, Tensor, Tensor]:
+    def _make(self, measured: Sequence[BatchAverage]) -> tuple[Tensor, Tensor, Tensor]:
         like = measured[0].average
         origins = [one.by.layer.mean for one in measured if isinstance(one.by, LayerMoments)]
         pairs = zip(origins, self.layers, strict=True)
@@ -107,7 +107,7 @@ class _StatisticsLoss(Loss):
         )
         return shift, variance, weight
 
-    def _read(self, measured: Sequence[Reading]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _read(self, measured: Sequence[BatchAverage]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Of the coordinates of all layers, (sum D,): the batch's mean minus the statistics', the batch's variance,
         the statistics' variance, and 1 / D of the layer.
         """
@@ -141,7 +141,7 @@ class StatisticsKl(_StatisticsLoss):
         self.direction: Direction = direction
         self.reduction = reduction
 
-    def value(self, measured: Sequence[Reading], count: int) -> Tensor:
+    def value(self, measured: Sequence[BatchAverage], count: int) -> Tensor:
         """The divergence."""
         shift, batch, model, weight = self._read(measured)
         total = torch.dot(diagonal_kl(shift, batch, model, self.direction), weight)
@@ -158,7 +158,7 @@ class MomentDistance(_StatisticsLoss):
         super().__init__(layers)
         self.measure = measure
 
-    def value(self, measured: Sequence[Reading], count: int) -> Tensor:
+    def value(self, measured: Sequence[BatchAverage], count: int) -> Tensor:
         """The distance."""
         shift, batch, model, weight = self._read(measured)
         spread = batch - model
@@ -174,13 +174,13 @@ class MomentDistance(_StatisticsLoss):
 class Remembered(Generic[T]):
     """Constants that depend only on what measured the averages, their dtype and their device: made once for each."""
 
-    def __init__(self, make: Callable[[Sequence[Reading]], T]) -> None:
+    def __init__(self, make: Callable[[Sequence[BatchAverage]], T]) -> None:
         self._make = make
         self._sources: list[Average] = []
         self._kind: tuple[torch.dtype, torch.device] | None = None
         self._value: T | None = None
 
-    def __call__(self, measured: Sequence[Reading]) -> T:
+    def __call__(self, measured: Sequence[BatchAverage]) -> T:
         """The constants for these averages."""
         sources, kind = [one.by for one in measured], (measured[0].average.dtype, measured[0].average.device)
         same = kind == self._kind and all(a is b for a, b in zip(sources, self._sources, strict=True))
@@ -191,7 +191,7 @@ class Remembered(Generic[T]):
         return self._value
 
 
-def linear_forms(measured: Sequence[Reading], coefficients: Sequence[Tensor]) -> Tensor:
+def linear_forms(measured: Sequence[BatchAverage], coefficients: Sequence[Tensor]) -> Tensor:
     """By layer, the sum of all numbers of its average times coefficients of the same shape: (layers,)."""
     forms: Tensor = _LinearForms.apply(coefficients, *(one.average for one in measured))
     return forms

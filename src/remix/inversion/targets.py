@@ -10,7 +10,7 @@ from torch import Tensor
 
 from remix.statistics import ClassGaussians, Selectors, select_features
 
-__all__ = ["Targets", "balanced_labels", "feature_targets", "label_targets", "random_labels"]
+__all__ = ["Targets", "balanced_labels", "feature_targets", "random_labels"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,19 +57,6 @@ def balanced_labels(classes: Sequence[int], count: int) -> Tensor:
     """``count`` labels, every class equally often as far as possible. Raises ValueError as `random_labels`."""
     _check(classes, count)
     return torch.tensor(list(classes)).repeat(-(-count // len(classes)))[:count]
-
-
-def label_targets(labels: Tensor, num_classes: int) -> Targets:
-    """Labels alone.
-
-    Raises:
-        ValueError: for a label that a head with ``num_classes`` classes does not have.
-
-    """
-    targets = Targets(labels)
-    if int(labels.max()) >= num_classes:
-        raise ValueError(f"there is no class {int(labels.max())}: the head has classes 0..{num_classes - 1}")
-    return targets
 
 
 def feature_targets(

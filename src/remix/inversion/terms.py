@@ -18,7 +18,7 @@ from torch import Tensor
 from remix.inversion.passing_moments import Affine, passing_moments
 from remix.statistics import LayerStatistics, Point
 
-__all__ = ["Average", "Boost", "LayerMoments", "Loss", "Moments", "Reading", "Seen", "Term"]
+__all__ = ["Average", "BatchAverage", "Boost", "LayerMoments", "Loss", "Seen", "Term", "moments_about"]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Average:
         return self._per_image(seen).mean(0)
 
 
-class Reading(NamedTuple):
+class BatchAverage(NamedTuple):
     """A batch average and what measured it."""
 
     by: Average
@@ -87,7 +87,7 @@ class Loss:
     def __init__(self, *averages: Average) -> None:
         self.averages: Sequence[Average] = averages
 
-    def value(self, measured: Sequence[Reading], count: int) -> Tensor:
+    def value(self, measured: Sequence[BatchAverage], count: int) -> Tensor:
         """The loss (a scalar) of a batch of ``count`` images, from its averages in their order."""
         return measured[0].average
 
@@ -167,40 +167,13 @@ class LayerMoments(Average):
         return passing_moments(x, view.axis, origin, self.full, then)
 
 
-@dataclass(frozen=True)
-class Moments:
-    """First and second moments of rows about some origin: mean (D,), second (D,) or (D, D)."""
-
-    mean: Tensor
-    second: Tensor
-
-    @classmethod
-    def about(cls, mean: Tensor, measured: Reading) -> Moments:
-        """The moments of a layer about ``mean`` (D,), from what a `LayerMoments` measured about its own origin."""
-        assert isinstance(measured.by, LayerMoments)
-        origin, stacked = measured.by.layer.mean, measured.average
-        moments = cls(stacked[0], stacked[1] if len(stacked) == 2 else stacked[1:])
-        return moments.moved((origin - mean.to(origin)).to(stacked))
-
-    @property
-    def variance(self) -> Tensor:
-        """Biased variances (D,)."""
-        squares = self.second if self.second.dim() == 1 else self.second.diagonal()
-        return (squares - self.mean.square()).clamp_min(0)
-
-    @property
-    def products(self) -> Tensor:
-        """The second moment as a matrix (D, D); known where all products were measured."""
-        return self.second if self.second.dim() == 2 else self.second[:, None]
-
-    @property
-    def covariance(self) -> Tensor:
-        """(D, D), biased."""
-        return self.products - torch.outer(self.mean, self.mean)
-
-    def moved(self, shift: Tensor) -> Moments:
-        """The moments about a point that lies ``shift`` (D,) before the origin."""
-        if self.second.dim() == 1:
-            return Moments(self.mean + shift, self.second + 2 * self.mean * shift + shift.square())
-        cross = torch.outer(self.mean, shift)
-        return Moments(self.mean + shift, self.second + cross + cross.mT + torch.outer(shift, shift))
+def moments_about(mean: Tensor, measured: BatchAverage) -> tuple[Tensor, Tensor]:
+    """Mean (D,) and second moment (D,) or (D, D) about ``mean``, from what `LayerMoments` measured about its origin."""
+    assert isinstance(measured.by, LayerMoments)
+    origin, stacked = measured.by.layer.mean, measured.average
+    first, second = stacked[0], stacked[1] if len(stacked) == 2 else stacked[1:]
+    shift = (origin - mean.to(origin)).to(stacked)
+    if second.dim() == 1:
+        return first + shift, second + 2 * first * shift + shift.square()
+    cross = torch.outer(first, shift)
+    return first + shift, second + cross + cross.mT + torch.outer(shift, shift)

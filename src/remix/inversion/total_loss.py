@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from remix.inversion.terms import Average, Reading, Seen, Term
+from remix.inversion.terms import Average, BatchAverage, Seen, Term
 from remix.inversion.variables import Render, Variable
 from remix.inversion.watch import Watch
 from remix.networks.hooks import Point
@@ -127,7 +127,7 @@ class TotalLoss:
         values = {}
         for term in self.terms:
             keys = [average.key for average in term.loss.averages]
-            measured = [Reading(self._averages[key], averages[key]) for key in keys]
+            measured = [BatchAverage(self._averages[key], averages[key]) for key in keys]
             values[term.name] = term.loss.value(measured, self._variable.count)
         return values
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ Render = Callable[[list[Tensor], slice], tuple[Tensor, Tensor]]
 """From leaves and their part of the batch to the images (or block inputs) and what the network receives."""
 
 
-class Variable(Protocol):
+class Variable(ABC):
     """The unknowns of an optimisation.
 
     Attributes:
@@ -29,33 +29,29 @@ class Variable(Protocol):
 
     tensors: list[Tensor]
     count: int
-    divisible: bool
+    divisible = True
 
+    @abstractmethod
     def draw(self, generator: torch.Generator) -> Render:
         """Draw what is random in one step."""
-        ...
 
+    @abstractmethod
     def leaves(self, part: slice) -> list[Tensor]:
         """The unknowns behind a part of the batch, ready for gradients."""
-        ...
 
-    def commit(self) -> None:
+    def commit(self) -> None:  # noqa: B027 (most have nothing else)
         """Make what else changed in the last rendering (such as running averages) permanent."""
-        ...
 
     def extras(self) -> dict[str, Tensor]:
         """State besides the unknowns, for a checkpoint."""
-        ...
+        return {}
 
-    def restore(self, extras: dict[str, Tensor]) -> None:
+    def restore(self, extras: dict[str, Tensor]) -> None:  # noqa: B027
         """Take back what `extras` gave."""
-        ...
 
 
-class TensorVariable:
+class TensorVariable(Variable):
     """A batch of images, or of block inputs, (N, ...), perhaps seen through an augmentation."""
-
-    divisible = True
 
     def __init__(self, start: Tensor, augmentation: Augmentation | None = None) -> None:
         self.tensors = [start.detach().clone()]
@@ -72,16 +68,6 @@ class TensorVariable:
     def leaves(self, part: slice) -> list[Tensor]:
         """The part's own tensor."""
         return [self.tensors[0][part].detach().requires_grad_()]
-
-    def commit(self) -> None:
-        """Nothing else changes."""
-
-    def extras(self) -> dict[str, Tensor]:
-        """Nothing."""
-        return {}
-
-    def restore(self, extras: dict[str, Tensor]) -> None:
-        """Nothing."""
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,8 @@ _TYPED: dict[tuple[str, str], dict[str, tuple[Any, list[Any]]]] = {
         "remix_fit_edges_": (None, [_P, _I, _P, _P, _I, _D, _P, _T]),
         "remix_fit_reinsert_": (_I, [_P, _I, _I, _I, _P, _P, _D, _P, _P, _P, _P]),
         "remix_fit_largest_": (None, [_P, _I, _I, _I, _P, _T]),
+        "remix_moments_": (_T, [_P, _I, _I, _I, _P, _T, *[_P] * 4, _T]),  # of remix.inversion
+        "remix_moment_gradient_": (_T, [_P, _P, _I, _I, _I, *[_P] * 3, _T, _P, _T]),
         "remix_frobenius_": (_D, [_P, _I, _I, _I, _P, _P, _P, _P, _P, _T]),
     },
 }
