@@ -10,7 +10,7 @@ from tiny_runs import remix_run, tiny
 from written_runs import write_run
 
 from remix.cli import main
-from remix.cli.reproduce import printer
+from remix.cli.reproduce import Printer
 from remix.reproduce import Listener, efficiency, needed_runs, retention, sensitivity, table1
 from remix.reproduce.needed_runs import Variant, need_runs
 from remix.reproduce.targets import Reproduction, reproduce_target
@@ -28,7 +28,7 @@ def preset(tmp_path) -> str:
 
 def make(target, out, **options):
     console = Console(record=True, width=200, file=io.StringIO())
-    complete = reproduce_target(target, Reproduction(out, **options), printer(console))
+    complete = reproduce_target(target, Reproduction(out, **options), Printer(console))
     return complete, console.export_text()
 
 

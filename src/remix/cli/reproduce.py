@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Literal
 
 from remix.cli.dream import show_dream
+from remix.reproduce import TARGETS, Listener, Reproduction, reproduce_target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,10 +15,9 @@ if TYPE_CHECKING:
 
     from remix.deploy.dream_files import DreamFiles
     from remix.deploy.dream_plan import DreamPlan
-    from remix.reproduce import Listener
     from remix.support.display import Display
 
-__all__ = ["printer", "reproduce"]
+__all__ = ["Printer", "reproduce"]
 
 
 def reproduce(
@@ -75,7 +75,6 @@ def reproduce(
 
     from rich.console import Console
 
-    from remix.reproduce import TARGETS, Reproduction, reproduce_target
     from remix.support.display import say
 
     console = Console()
@@ -88,7 +87,7 @@ def reproduce(
         weights, vit, vit_images, memory,
     )  # fmt: skip
     try:
-        complete = reproduce_target(target, wanted, printer(console))
+        complete = reproduce_target(target, wanted, Printer(console))
     except KeyboardInterrupt:
         say(console, "interrupted; what was done is saved, and the same command with --resume goes on", style="red")
         sys.exit(130)
@@ -96,34 +95,43 @@ def reproduce(
         sys.exit(1)
 
 
-def printer(console: Console) -> Listener:
-    """A listener that prints what a target tells."""
-    from rich.table import Table
-    from rich.text import Text
+class Printer(Listener):
+    """Prints what a target tells."""
 
-    from remix.reproduce import Listener
-    from remix.support.display import Display, say
+    def __init__(self, console: Console) -> None:
+        self.console = console
 
-    class Printer(Listener):
-        def say(self, text: str) -> None:
-            for line in text.split("\n"):
-                say(console, line)
+    def say(self, text: str) -> None:
+        """A line, or a result of several."""
+        from remix.support.display import say
 
-        def fail(self, sentence: str) -> None:
-            say(console, sentence, style="red")
+        for line in text.split("\n"):
+            say(self.console, line)
 
-        def plan(self, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-            table = Table(*heads)
-            for column in table.columns[3:]:
-                column.justify = "right"
-            for row in rows:
-                table.add_row(*map(Text, row))
-            console.print(table)
+    def fail(self, sentence: str) -> None:
+        """Something that did not go well; the rest goes on."""
+        from remix.support.display import say
 
-        def display(self) -> Display:
-            return Display(console)
+        say(self.console, sentence, style="red")
 
-        def dream(self, plan: DreamPlan, files: DreamFiles, resume: bool) -> bool:
-            return show_dream(plan, files, console, resume)
+    def plan(self, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """The runs that are needed, as a table."""
+        from rich.table import Table
+        from rich.text import Text
 
-    return Printer()
+        table = Table(*heads)
+        for column in table.columns[3:]:
+            column.justify = "right"
+        for row in rows:
+            table.add_row(*map(Text, row))
+        self.console.print(table)
+
+    def display(self) -> Display:
+        """Where the progress of measuring is shown."""
+        from remix.support.display import Display
+
+        return Display(self.console)
+
+    def dream(self, plan: DreamPlan, files: DreamFiles, resume: bool) -> bool:
+        """Run the plan of a dream, and tell of it."""
+        return show_dream(plan, files, self.console, resume)

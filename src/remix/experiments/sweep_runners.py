@@ -14,9 +14,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import IO, Any
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from remix.experiments.sweep import Job, Report, Status
 from remix.support.files import open_appending
@@ -41,84 +41,66 @@ def run_locally(jobs: Sequence[Job], parallel: int, report: Report) -> dict[str,
 
     """
     ends: dict[str, Status] = {}
-    sweep = _Sweep(report, max(1, (os.cpu_count() or 1) // parallel))
+    tries: Counter[str] = Counter()
+    running: dict[Job, subprocess.Popen[bytes]] = {}
     waiting = [job for job in jobs if not job.finished]
     for job in jobs:
         if job.finished:
             ends[job.name] = "finished"
             report(job, "finished")
     try:
-        while waiting or sweep.running:
-            while waiting and len(sweep.running) < parallel:
-                sweep.start(waiting.pop(0))
-            for job, code in sweep.ended():
+        while waiting or running:
+            while waiting and len(running) < parallel:
+                job = waiting.pop(0)
+                running[job] = _start(job, max(1, (os.cpu_count() or 1) // parallel))
+                tries[job.name] += 1
+                report(job, "runs")
+            for job in [job for job, process in running.items() if process.poll() is not None]:
+                code = _close(running.pop(job))
                 status: Status = "finished" if job.finished else "refused" if code == _REFUSED else "crashed"
-                if status == "crashed" and sweep.tries[job.name] < _TRIES:
+                if status == "crashed" and tries[job.name] < _TRIES:
                     waiting.insert(0, job)
                 ends[job.name] = status
                 report(job, status)
             time.sleep(_BETWEEN_LOOKS)
     except BaseException:  # also SystemExit after TERM or HUP, and a log that cannot be written
-        sweep.interrupt()
+        _interrupt(running, report)
         raise
     return ends
 
 
-@dataclass
-class _Running:
-    job: Job
-    process: subprocess.Popen[bytes]
-    log: IO[bytes]
-
-    def close(self) -> None:
-        self.log.close()
-        if self.process.stdin is not None:
-            self.process.stdin.close()
-
-
-@dataclass
-class _Sweep:
-    report: Report
-    threads: int
-    tries: dict[str, int] = field(default_factory=dict)
-    running: list[_Running] = field(default_factory=list)
-
-    def start(self, job: Job) -> None:
-        job.folder.parent.mkdir(parents=True, exist_ok=True)
-        self.tries[job.name] = self.tries.get(job.name, 0) + 1
-        log = open_appending(job.log)
+def _start(job: Job, threads: int) -> subprocess.Popen[bytes]:
+    job.folder.parent.mkdir(parents=True, exist_ok=True)
+    with open_appending(job.log) as log:
         # A session of its own: Ctrl-C reaches this process, which passes it on once. The pipe ends with this process,
         # also if that is killed, and the run with the pipe.
-        process = subprocess.Popen(
+        return subprocess.Popen(
             _command(job),
             stdout=log,
             stderr=subprocess.STDOUT,
             stdin=subprocess.PIPE,
-            env=os.environ | {"OMP_NUM_THREADS": str(self.threads), "PYTHONUNBUFFERED": "1"},
+            env=os.environ | {"OMP_NUM_THREADS": str(threads), "PYTHONUNBUFFERED": "1"},
             start_new_session=True,
         )
-        self.running.append(_Running(job, process, log))
-        self.report(job, "runs")
 
-    def ended(self) -> list[tuple[Job, int]]:
-        over = [one for one in self.running if one.process.poll() is not None]
-        self.running = [one for one in self.running if one not in over]
-        for one in over:
-            one.close()
-        return [(one.job, one.process.returncode) for one in over]
 
-    def interrupt(self) -> None:
-        for one in self.running:
-            one.process.send_signal(signal.SIGINT)
-        limit = time.monotonic() + _PATIENCE
-        for one in self.running:
-            try:
-                one.process.wait(max(0.0, limit - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                one.process.kill()
-                one.process.wait()
-            one.close()
-            self.report(one.job, "finished" if one.job.finished else "interrupted")
+def _close(process: subprocess.Popen[bytes]) -> int:
+    """Let go of a process that has ended; returns its status."""
+    process.communicate()
+    return process.returncode
+
+
+def _interrupt(running: Mapping[Job, subprocess.Popen[bytes]], report: Report) -> None:
+    for process in running.values():
+        process.send_signal(signal.SIGINT)
+    limit = time.monotonic() + _PATIENCE
+    for job, process in running.items():
+        try:
+            process.wait(max(0.0, limit - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+        _close(process)
+        report(job, "finished" if job.finished else "interrupted")
 
 
 def _command(job: Job) -> list[str]:
