@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from remix.laplace import kernels
-from remix.laplace.blocked import scan
+from remix.laplace.blocked import following, scan
 from remix.laplace.factor import UNWHITEN, UNWHITEN_T, WHITEN, WHITEN_T, Factor, Sweep, states, sweeps_of
 
 __all__ = ["filter_adjoint", "inverse_diagonal_adjoint", "logdet_adjoint", "nll_adjoint"]
@@ -22,13 +22,8 @@ def _in_order(factor: Factor, diag: Tensor, weight: Tensor, gap: Tensor) -> Grad
     """Sorted gradients in (d, w, gap) -> gradients in (diag, weight, coord). The gap before the first is not one."""
     gap = gap.clone()
     gap[0] = 0
-    coord = gap - torch.cat([gap[1:], gap.new_zeros(1)])
+    coord = gap - following(gap)
     return factor.unsort(diag), factor.unsort(weight), factor.unsort(coord)
-
-
-def _shift_down(v: Tensor) -> Tensor:
-    """v_k -> v_{k+1}, 0 at the end."""
-    return torch.cat([v[1:], v.new_zeros(1)])
 
 
 def _shift_up(v: Tensor) -> Tensor:
@@ -49,7 +44,7 @@ def factor_adjoint(factor: Factor, log_S_bar: Tensor, G_bar: Tensor, w_bar: Tens
     dM/dw = -2 gam P G; its cotangent runs downwards.
     """
     w, phi, P, C, S, G, gam = (getattr(factor, name) for name in ("weight", "phi", "P", "C", "S", "G", "gam"))
-    phi2 = _shift_down(phi.square())
+    phi2 = following(phi.square())
     source = log_S_bar * (w.square() / S) + G_bar * w * gam / S
     # P_bar_k = source_k + phi_{k+1}^2 gam_k^2 P_bar_{k+1}: an affine scan from the top, where `carried` arrives.
     carried = scan((phi2 * gam.square()).flip(0), source.flip(0)).flip(0)
@@ -73,7 +68,7 @@ def inverse_diagonal_adjoint(factor: Factor, cotangent: Tensor) -> Gradients:
     """
     w, phi, S, G, gam, f = (getattr(factor, name) for name in ("weight", "phi", "S", "G", "gam", "f"))
     y_bar = cotangent.double()[factor.order]
-    phi2 = _shift_down(phi.square())
+    phi2 = following(phi.square())
     N_bar = scan(phi2 * gam.square(), phi2 * y_bar * G.square())
     f_bar = y_bar * G.square() + gam.square() * N_bar
     gam_bar = 2 * gam * f * N_bar
@@ -154,26 +149,20 @@ def _smooth(rows: _Rows, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 def filter_adjoint(x: Tensor, cotangent: Tensor, factor: Factor, mode: str) -> Gradients:
     """Parameter gradients of <cotangent, operation(x)>, both (B, D); see `factor.SWEEPS` for the modes."""
-    rows = _Rows(factor, x.dtype)
-    if mode == "matvec":
-        return _kernel_adjoint(rows, x, cotangent)
-    if mode == "solve":
-        return _solve_adjoint(rows, x, cotangent)
-    if mode == "whiten":
-        return _whiten_adjoint(rows, x, cotangent)
-    if mode == "whiten_t":
-        return _whiten_adjoint(rows, cotangent, x)
-    if mode == "unwhiten":
-        return _unwhiten_adjoint(rows, x, cotangent)
-    return _unwhiten_adjoint(rows, cotangent, x)
+    if mode.endswith("_t"):  # <c, A' x> = <x, A c>
+        return filter_adjoint(cotangent, x, factor, mode.removesuffix("_t"))
+    reverse = {
+        "matvec": _kernel_adjoint, "solve": _solve_adjoint, "whiten": _whiten_adjoint, "unwhiten": _unwhiten_adjoint
+    }[mode]  # fmt: skip
+    return reverse(_Rows(factor, x.dtype), x, cotangent)
 
 
 def _kernel_adjoint(rows: _Rows, x: Tensor, cotangent: Tensor) -> Gradients:
     """<c, Sigma x>: one-sided kernel sums of w x and w c give every gradient."""
     factor = rows.factor
     phi = factor.phi.to(x.dtype)
-    zero, one, following = torch.zeros_like(phi), torch.ones_like(phi), _shift_down(phi)
-    below = Sweep(torch.stack([zero, one, following, following], -1), False)
+    zero, one, after = torch.zeros_like(phi), torch.ones_like(phi), following(phi)
+    below = Sweep(torch.stack([zero, one, after, after], -1), False)
     above = Sweep(torch.stack([zero, one, phi, phi], -1), True)
     w = rows.vector("weight")
     wx, wc = w * x, w * cotangent

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 from torch import Tensor
 
+from remix.laplace.reference import dense
+
 if TYPE_CHECKING:
     from remix.laplace.covariance import LaplaceCovariance
 
@@ -86,8 +88,7 @@ class Dct2:
         transform = torch.kron(*self._matrices(diag))  # (H W, H W), row = frequency, column = pixel
         found = []
         for d, w, a in zip(*(v.reshape(channels, -1) for v in (diag, weight, coord)), strict=True):
-            kernel = torch.exp(-(a[:, None] - a[None, :]).abs()) * w[:, None] * w[None, :]
-            found.append((plane.inverse(torch.diag(d) + kernel) * transform).sum(0))
+            found.append((plane.inverse(dense(d, w, a)) * transform).sum(0))
         return torch.cat(found)
 
     def _matrices(self, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,9 +14,14 @@ from torch import Tensor
 
 from remix.laplace.factor import Sweep
 
-__all__ = ["factorise", "filter_rows", "scan"]
+__all__ = ["factorise", "filter_rows", "following", "scan"]
 
 SMALL = 32  # below this, blocks do not pay
+
+
+def following(v: Tensor) -> Tensor:
+    """v_k -> v_{k+1}, 0 at the end: (D,)."""
+    return torch.cat([v[1:], v.new_zeros(1)])
 
 
 def _grid(size: int) -> tuple[int, int]:
@@ -65,9 +70,9 @@ def _sweep_grid(grid: Tensor, coef: tuple[Tensor, ...], down: bool) -> None:
     state = scan(through.flip(0), end.flip(1)).flip(1) if down else scan(through, end)
     for k in steps:
         line = grid[:, k]
-        following = torch.addcmul(e[k] * line, c[k], state)
+        state_after = torch.addcmul(e[k] * line, c[k], state)
         line.mul_(p[k]).addcmul_(q[k], state)
-        state = following
+        state = state_after
 
 
 def filter_rows(
@@ -110,7 +115,7 @@ def factorise(diag: Tensor, weight: Tensor, phi: Tensor, q: Tensor) -> dict[str,
     length, blocks = _grid(size)
     w2 = weight.square()
     # Step k takes (P_k, C_k) to (P_{k+1}, C_{k+1}); the last one is never used.
-    phi2, noise = (torch.cat([v[1:], v.new_zeros(1)]) for v in (phi.square(), q))
+    phi2, noise = following(phi.square()), following(q)
     # Only the ratio of d and w^2 matters: in units of their sum, to a power of two, no product leaves the range.
     unit = torch.exp2(-torch.frexp(diag + w2).exponent.double().clamp(-1000, 1000))
     d, v = diag * unit, w2 * unit
@@ -130,8 +135,7 @@ def factorise(diag: Tensor, weight: Tensor, phi: Tensor, q: Tensor) -> dict[str,
     gam = diag / S
     backward = (gam.square() * phi2).flip(0), (w2 / S).flip(0)
     # N_k = (gam_k phi_{k+1})^2 N_{k+1} + w_k^2 / S_k, so the state arriving at k, times phi_{k+1}^2, is f_k.
-    following = scan(*backward).flip(0)
-    f = phi2 * following
+    f = phi2 * scan(*backward).flip(0)
     N = gam.square() * f + w2 / S
     return {"P": P, "C": C, "S": S, "G": G, "gam": gam, "N": N, "f": f}
 

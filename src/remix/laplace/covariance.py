@@ -10,23 +10,15 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from remix.laplace import kernels, ops
+from remix.laplace import kernels, ops, validate
 from remix.laplace.factor import DOWN, SWEEPS, Factor
 from remix.laplace.plane import inner
 from remix.laplace.reference import dense
-from remix.laplace.validate import (
-    broadcast,
-    check_parameters,
-    check_rows,
-    checks_possible,
-    compute_dtype,
-    require_finite,
-    require_positive,
-)
 
-__all__ = ["Given", "LaplaceCovariance"]
+__all__ = ["DENSE_LIMIT", "Given", "LaplaceCovariance"]
 
 DENSE_LIMIT = 4096
+Triple = tuple[Tensor, Tensor, Tensor]
 
 
 class Given:
@@ -70,8 +62,8 @@ class LaplaceCovariance:
 
     def __init__(self, diag: Tensor, weight: Tensor, coord: Tensor, validate_args: bool | None = None):
         self._validate = bool(Distribution._validate_args) if validate_args is None else validate_args
-        check_parameters(diag, weight, coord, values=self._validate)
-        self._shape = broadcast(diag=diag.shape, weight=weight.shape, coord=coord.shape)
+        validate.check_parameters(diag, weight, coord, values=self._validate)
+        self._shape = validate.broadcast(diag=diag.shape, weight=weight.shape, coord=coord.shape)
         self.diag, self.weight, self.coord = diag, weight, coord
         self._factors: tuple[list[Tensor], list[Factor]] | None = None
 
@@ -125,14 +117,14 @@ class LaplaceCovariance:
         return self.diag, self.weight, self.coord
 
     @property
-    def _flat(self) -> list[tuple[Tensor, Tensor, Tensor]]:
+    def _flat(self) -> list[Triple]:
         """One (diag, weight, coord) per covariance of the batch."""
         if not self.batch_shape:
             return [self.parameters]
         rows = [v.reshape(-1, self.dim).unbind(0) for v in self.parameters]
         return list(zip(*rows, strict=True))
 
-    def _each(self) -> list[tuple[tuple[Tensor, Tensor, Tensor], Factor]]:
+    def _each(self) -> list[tuple[Triple, Factor]]:
         """Parameters and current factor of every covariance of the batch."""
         flat, factors = self._flat, self._current()
         return list(zip(flat, factors * (len(flat) // len(factors)), strict=True))
@@ -142,12 +134,12 @@ class LaplaceCovariance:
         vectors: Sequence[Tensor] = self.parameters
         if self.batch_shape and self._one_for_all():
             vectors = [v.reshape(-1, self.dim)[0] for v in vectors]
-        if not checks_possible(*vectors) or any(type(v) not in (Tensor, torch.nn.Parameter) for v in vectors):
+        if not validate.checks_possible(*vectors) or any(type(v) not in (Tensor, torch.nn.Parameter) for v in vectors):
             return _factorise(vectors)  # values that cannot be compared: not those of another time
         known = self._factors
         # Fused optimisers, ``.data`` and arrays that share memory change values unseen by autograd's version counters.
         if known is None or not kernels.same(known[0], vectors):
-            check_parameters(*self.parameters, values=self._validate)
+            validate.check_parameters(*self.parameters, values=self._validate)
             with torch.inference_mode(False):  # what is kept must serve autograd later
                 copies = [v.detach().clone() for v in vectors]
                 known = self._factors = copies, _factorise(copies)
@@ -192,14 +184,13 @@ class LaplaceCovariance:
         return self._filter("z", z, "unwhiten")
 
     def _filter(self, name: str, x: Tensor, mode: str) -> Tensor:
-        rows = check_rows(name, x, self.dim, self.diag)
-        rows = rows.to(compute_dtype(rows.dtype))
-
+        rows = validate.check_rows(name, x, self.dim, self.diag)
+        rows = rows.to(validate.compute_dtype(rows.dtype))
         ends: list[Tensor] = []
 
-        def one(part: Tensor, vectors: tuple[Tensor, Tensor, Tensor], factor: Factor) -> Tensor:
+        def one(part: Tensor, vectors: Triple, factor: Factor) -> Tensor:
             out = ops.filter_op(part, *vectors, *factor.tensors, kernels.sweep_table(factor, part.dtype), mode)
-            if self._validate and checks_possible(out):
+            if self._validate and validate.checks_possible(out):
                 # A value that is not finite spoils the state of a sweep for good: where the last one ends tells all.
                 end = factor.order[0 if DOWN[SWEEPS[mode][-1]] else -1]
                 ends.append(out.detach()[:, end])
@@ -207,18 +198,16 @@ class LaplaceCovariance:
 
         out = self._over_batch(rows, one)
         if not all(bool(torch.isfinite(end).all()) for end in ends):
-            require_finite(name, rows.detach())
+            validate.require_finite(name, rows.detach())
         return out
 
-    def _over_batch(
-        self, rows: Tensor, one: Callable[[Tensor, tuple[Tensor, Tensor, Tensor], Factor], Tensor]
-    ) -> Tensor:
+    def _over_batch(self, rows: Tensor, one: Callable[[Tensor, Triple, Factor], Tensor]) -> Tensor:
         """Folds leading shapes to (B, D), runs ``one`` per covariance, and unfolds; ``one`` maps (B, D) -> (B, ...)."""
         each = self._each()
         if not self.batch_shape:
             flat = one(rows.reshape(-1, self.dim), *each[0])
             return flat.reshape(rows.shape[:-1] + flat.shape[1:])
-        lead = broadcast(rows=rows.shape[:-1], parameters=self.batch_shape)
+        lead = validate.broadcast(rows=rows.shape[:-1], parameters=self.batch_shape)
         # To (covariances, rows of each, D): axes along which the parameters have size 1 are rows.
         batch = (1,) * (len(lead) - len(self.batch_shape)) + tuple(self.batch_shape)
         shared = [i for i, size in enumerate(batch) if size == 1]
@@ -238,29 +227,28 @@ class LaplaceCovariance:
         Fused: value and gradient in x take one pass where only x or loc needs a gradient.
         """
         value = self._nll(x, loc)
-        if self._validate and checks_possible(value) and not bool(torch.isfinite(value.detach()).all()):
-            require_finite("x", x.detach())
-            require_finite("loc", loc.detach())
+        if self._validate and validate.checks_possible(value) and not bool(torch.isfinite(value.detach()).all()):
+            validate.require_finite("x", x.detach())
+            validate.require_finite("loc", loc.detach())
         return value
 
     def _nll(self, x: Tensor, loc: Tensor) -> Tensor:
         """`nll` without a look at the values."""
-        rows = check_rows("x", x, self.dim, self.diag)
-        rows = rows.to(compute_dtype(rows.dtype))
-        centre = check_rows("loc", loc, self.dim, self.diag).to(rows.dtype)
-        if broadcast(loc=centre.shape, parameters=self.diag.shape) != self.diag.shape:
+        rows = validate.check_rows("x", x, self.dim, self.diag)
+        rows = rows.to(validate.compute_dtype(rows.dtype))
+        centre = validate.check_rows("loc", loc, self.dim, self.diag).to(rows.dtype)
+        if validate.broadcast(loc=centre.shape, parameters=self.diag.shape) != self.diag.shape:
             raise ValueError(
                 f"loc {tuple(loc.shape)} has a larger batch shape than the parameters {tuple(self.diag.shape)}: "
                 "expand the covariance first"
             )
         locs = iter(centre.expand(self.diag.shape).reshape(-1, self.dim).unbind(0))
 
-        def one(part: Tensor, vectors: tuple[Tensor, Tensor, Tensor], factor: Factor) -> Tensor:
+        def one(part: Tensor, vectors: Triple, factor: Factor) -> Tensor:
             centre, table = next(locs), kernels.sweep_table(factor, part.dtype)
             in_rows = torch.is_grad_enabled() and (part.requires_grad or centre.requires_grad)
             keep = in_rows and not any(v.requires_grad for v in vectors) and not torch.compiler.is_compiling()
-            tensors = (*factor.tensors, table)
-            return ops.nll_op(part, centre, *vectors, *tensors, keep)[0]
+            return ops.nll_op(part, centre, *vectors, *factor.tensors, table, keep)[0]
 
         return self._over_batch(rows, one)
 
@@ -282,10 +270,10 @@ class LaplaceCovariance:
 
     def rescale(self, variance: Tensor) -> LaplaceCovariance:
         """The covariance with the same correlations and the given marginal variances (..., D), positive."""
-        target = check_rows("variance", variance, self.dim, self.diag)
-        if self._validate and checks_possible(target):
-            require_finite("variance", target.detach())
-            require_positive("variance", target.detach())
+        target = validate.check_rows("variance", variance, self.dim, self.diag)
+        if self._validate and validate.checks_possible(target):
+            validate.require_finite("variance", target.detach())
+            validate.require_positive("variance", target.detach())
         ratio = target / self.diagonal()
         return LaplaceCovariance(ratio * self.diag, ratio.sqrt() * self.weight, self.coord, self._validate)
 

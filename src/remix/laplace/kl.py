@@ -221,11 +221,6 @@ def _forward(diag: Tensor, weight: Tensor, gap: Tensor) -> Tensor:
     return torch.stack([s["S"], inverse, weight * s["P"] / diag, weight / s["S"] * s["M"], step])
 
 
-def _later(v: Tensor) -> Tensor:
-    """Shifted down by one place: what belongs to the next coordinate, 0 after the last."""
-    return torch.cat([v[1:], v.new_zeros(1)])
-
-
 def _adjoint(diag: Tensor, weight: Tensor, gap: Tensor, bar: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The adjoint of `_forward`; the native remix_precision_adjoint says the same one coordinate at a time."""
     s = _states(diag, weight, gap)
@@ -241,11 +236,11 @@ def _adjoint(diag: Tensor, weight: Tensor, gap: Tensor, bar: Tensor) -> tuple[Te
     G_bar = 2 * inverse_bar * G * f
     S_bar = S_bar - (right_bar * w * M + inverse_bar + N_bar * w.square()) / S.square()
     # Cotangent of P as it arrives from one coordinate up; its own part of S_bar is in the factor gam^2.
-    odds = _later(step_bar) * gam / d
+    odds = blocked.following(step_bar) * gam / d
     S_part = S_bar - (gam_bar * d + G_bar * w * P) / S.square()
     P_part = left_bar * w / d + odds * w.square() + G_bar * w / S + w.square() * S_part
-    P_after = blocked.scan((_later(keep) * gam.square()).flip(0), P_part.flip(0)).flip(0)
-    gam_bar = gam_bar + P_after * _later(keep) * P
+    P_after = blocked.scan((blocked.following(keep) * gam.square()).flip(0), P_part.flip(0)).flip(0)
+    gam_bar = gam_bar + P_after * blocked.following(keep) * P
     S_total = S_bar - (gam_bar * d + G_bar * w * P) / S.square()
     w_bar = (right_bar * M + 2 * N_bar * w + G_bar * P) / S + P * (left_bar / d + 2 * w * (odds + S_total))
     d_bar = gam_bar / S + S_total - (left_bar / d + odds * w) * w * P / d

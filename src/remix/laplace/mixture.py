@@ -129,18 +129,13 @@ def mixture(parts: Sequence[tuple[float, Tensor, Tensor, Tensor, Tensor]]) -> Mi
     for share, loc, diag, weight, _ in parts:
         variance = variance + share * (diag + weight.square() + (loc - mean).square())
     scale = variance.sqrt()
-    components = tuple(_component(scale, mean, *part) for part in parts)
-    return Mixture(mean, variance, components)
-
-
-def _component(
-    scale: Tensor, mean: Tensor, share: float, loc: Tensor, diag: Tensor, weight: Tensor, coord: Tensor
-) -> Component:
-    unit = LaplaceCovariance(
-        (diag / scale.square()).float(), (weight / scale).float(), coord.float(), validate_args=False
-    )
-    loading = torch.asinh(weight / diag.sqrt())
-    return Component(share, weight / scale, coord, (loc - mean) / scale, loading, Axis.of(coord), unit)
+    components = []
+    for share, loc, diag, weight, coord in parts:
+        unit = ((diag / scale.square()).float(), (weight / scale).float(), coord.float())
+        drawn, loading = LaplaceCovariance(*unit, validate_args=False), torch.asinh(weight / diag.sqrt())
+        shift = (loc - mean) / scale
+        components.append(Component(share, weight / scale, coord, shift, loading, Axis.of(coord), drawn))
+    return Mixture(mean, variance, tuple(components))
 
 
 def component_start(part: Component) -> Model:

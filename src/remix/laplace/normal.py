@@ -85,10 +85,7 @@ class LaplaceNormal(Distribution):
         """loc."""
         return self.loc
 
-    @property
-    def mode(self) -> Tensor:
-        """loc."""
-        return self.loc
+    mode = mean
 
     @property
     def variance(self) -> Tensor:

@@ -127,22 +127,18 @@ def nll_op(
 
 @nll_op.register_fake
 def _(x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    g = torch.empty(x.shape, dtype=x.dtype, device=x.device) if rest[-1] else x.new_empty(0)
-    return x.new_empty(x.shape[0]), g
+    return x.new_empty(x.shape[0]), _rows_or_empty(x, rest[-1])
+
+
+def _rows_or_empty(x: Tensor, rows: bool) -> Tensor:
+    return torch.empty(x.shape, dtype=x.dtype, device=x.device) if rows else x.new_empty(0)
 
 
 @torch.library.custom_op("remix::laplace_nll_adjoint", mutates_args=())
 def nll_adjoint_op(
-    x: Tensor,
-    loc: Tensor,
-    order: Tensor,
-    rank: Tensor,
-    vectors: Tensor,
-    logdet: Tensor,
-    table: Tensor,
-    row_weight: Tensor,
-    in_rows: bool,
-) -> tuple[Tensor, Tensor]:
+    x: Tensor, loc: Tensor, order: Tensor, rank: Tensor, vectors: Tensor, logdet: Tensor, table: Tensor,
+    row_weight: Tensor, in_rows: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Gradients of sum_b t_b NLL_b: in x (B, D) if ``in_rows``, else empty; in diag, weight, coord and loc, (4, D)."""
     factor = Factor(order, rank, vectors, logdet, {table.dtype: table})
     in_x, parameters = adjoint.nll_adjoint(x, loc, factor, row_weight, in_rows)
@@ -151,8 +147,7 @@ def nll_adjoint_op(
 
 @nll_adjoint_op.register_fake
 def _(x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    in_x = torch.empty(x.shape, dtype=x.dtype, device=x.device) if rest[-1] else x.new_empty(0)
-    return in_x, x.new_empty(4, x.shape[-1], dtype=torch.float64)
+    return _rows_or_empty(x, rest[-1]), x.new_empty(4, x.shape[-1], dtype=torch.float64)
 
 
 def _nll_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -179,18 +174,12 @@ def _nll_backward(ctx: Any, row_weight: Tensor | None, _: Tensor | None) -> tupl
             grads[1] = parameters[3].to(loc.dtype) if needed[1] else None
             return tuple(grads)
     if gradient is None or twice:
-        in_x = _scaled_solve(x, loc, diag, weight, coord, factor, row_weight)
+        in_x = row_weight.unsqueeze(-1) * filter_op(x - loc, diag, weight, coord, *factor, "solve")
     else:
         in_x = _scale_rows(gradient, row_weight)
     grads[0] = in_x if needed[0] else None
     grads[1] = -in_x.sum(0) if needed[1] else None
     return tuple(grads)
-
-
-def _scaled_solve(
-    x: Tensor, loc: Tensor, diag: Tensor, weight: Tensor, coord: Tensor, factor: list[Tensor], row_weight: Tensor
-) -> Tensor:
-    return row_weight.unsqueeze(-1) * filter_op(x - loc, diag, weight, coord, *factor, "solve")
 
 
 def _scale_rows(gradient: Tensor, row_weight: Tensor) -> Tensor:

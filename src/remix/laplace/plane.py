@@ -164,8 +164,8 @@ def _line_sums(left: Tensor, right: Tensor, order: Tensor, gap: Tensor) -> Tenso
 
 def _scan(decay: Tensor, source: Tensor) -> Tensor:
     """h_k = decay_k (h_{k-1} + source_{k-1}), h_0 = 0: (D,)."""
-    following = torch.cat([decay[1:], decay.new_zeros(1)])
-    return blocked.scan(following, following * source)
+    after = blocked.following(decay)
+    return blocked.scan(after, after * source)
 
 
 def _scan_down(decay: Tensor, source: Tensor) -> Tensor:

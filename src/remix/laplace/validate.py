@@ -6,15 +6,9 @@ import torch
 from torch import Tensor
 
 __all__ = [
-    "broadcast",
-    "check_parameters",
-    "check_rows",
-    "checks_possible",
-    "compute_dtype",
-    "finite",
-    "require_finite",
+    "broadcast", "check_parameters", "check_rows", "checks_possible", "compute_dtype", "require_finite",
     "require_positive",
-]
+]  # fmt: skip
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -54,15 +48,9 @@ def require_float_vector(name: str, tensor: object) -> Tensor:
     return tensor
 
 
-def finite(tensor: Tensor) -> bool:
-    """Whether every value is finite, in one pass and without a mask."""
-    return bool(torch.isfinite(tensor.sum())) or bool(torch.isfinite(tensor).all())
-
-
 def require_finite(name: str, tensor: Tensor) -> None:
-    """Raises if a value is NaN or infinite, saying which."""
-    if not finite(tensor):
-        bad = ~torch.isfinite(tensor)
+    """Raises if a value is NaN or infinite, saying which. Where none is, in one pass and without a mask."""
+    if not torch.isfinite(tensor.sum()) and (bad := ~torch.isfinite(tensor)).any():
         where = tuple(bad.nonzero()[0].tolist())
         raise ValueError(
             f"{name} ({describe(tensor)}) must be finite, but has {int(bad.sum())} NaN or infinite "

@@ -14,11 +14,13 @@ from remix.laplace import kernels
 from remix.laplace.fitting.rows import Rows
 
 __all__ = [
-    "FrobeniusRecipe", "Parameters", "descend", "descend_batches", "frobenius_error", "frobenius_terms",
-    "streamed_batches",
+    "Batch", "FrobeniusRecipe", "Parameters", "batches_at_hand", "batches_in_passes", "descend", "frobenius_error",
+    "frobenius_terms",
 ]  # fmt: skip
 
 Parameters = tuple[Tensor, Tensor, Tensor]
+Batch = tuple[Tensor, Tensor]
+"""Centred feature-major rows (D, n) and their sums of squares (D,)."""
 
 
 def frobenius_terms(
@@ -127,26 +129,7 @@ class FrobeniusRecipe:
 
 
 def descend(
-    v: Tensor,
-    recipe: FrobeniusRecipe,
-    generator: torch.Generator,
-    watch: Callable[[int, Parameters], None] | None = None,
-) -> Parameters:
-    """(diag, weight, coord) of the recipe for centred feature-major rows v (D, N); ``watch`` as `descend_batches`."""
-
-    def batches() -> Iterator[tuple[Tensor, Tensor]]:
-        if recipe.batch_size is None or recipe.batch_size >= v.shape[1]:
-            yield from repeat((v, v.square().sum(1)))
-        while recipe.batch_size is not None:
-            for index in torch.split(torch.randperm(v.shape[1], generator=generator), recipe.batch_size):
-                part = v[:, index]
-                yield part, part.square().sum(1)
-
-    return descend_batches(batches(), v.shape[0], v.dtype, recipe, watch)
-
-
-def descend_batches(
-    batches: Iterator[tuple[Tensor, Tensor]],
+    batches: Iterator[Batch],
     size: int,
     dtype: torch.dtype,
     recipe: FrobeniusRecipe,
@@ -154,8 +137,7 @@ def descend_batches(
 ) -> Parameters:
     """(diag, weight, coord) of the recipe for an endless run of batches.
 
-    A batch is centred feature-major rows (D, n) and their sums of squares (D,). ``watch`` is called before the first
-    step (0) and after every one, with the parameters at that moment.
+    ``watch`` is called before the first step (0) and after every one, with the parameters at that moment.
     """
     raw = torch.zeros(size, dtype=dtype)
     weight = torch.full((size,), 0.1, dtype=dtype)
@@ -190,10 +172,18 @@ def descend_batches(
     return present()
 
 
-def streamed_batches(
-    source: Rows, mean: Tensor, size: int | None, generator: torch.Generator
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Endless batches for `descend_batches` of rows that are read in passes, less their ``mean`` (D,).
+def batches_at_hand(v: Tensor, size: int | None, generator: torch.Generator) -> Iterator[Batch]:
+    """Endless batches of centred feature-major rows v (D, N), without replacement within an epoch; or all, always."""
+    if size is None or size >= v.shape[1]:
+        yield from repeat((v, v.square().sum(1)))
+    while size is not None:
+        for index in torch.split(torch.randperm(v.shape[1], generator=generator), size):
+            part = v[:, index]
+            yield part, part.square().sum(1)
+
+
+def batches_in_passes(source: Rows, mean: Tensor, size: int | None, generator: torch.Generator) -> Iterator[Batch]:
+    """Endless batches of rows that are read in passes, less their ``mean`` (D,).
 
     Rows are drawn without replacement within an epoch where single ones can be read, else taken in their order.
     """

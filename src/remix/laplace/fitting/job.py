@@ -8,8 +8,9 @@ likelihood over all rows, one pass per evaluation.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -18,12 +19,13 @@ from torch import Tensor
 from remix.laplace.basis import Dct2
 from remix.laplace.covariance import LaplaceCovariance
 from remix.laplace.fitting.frobenius import (
+    Batch,
     FrobeniusRecipe,
     Parameters,
+    batches_at_hand,
+    batches_in_passes,
     descend,
-    descend_batches,
     frobenius_error,
-    streamed_batches,
 )
 from remix.laplace.fitting.likelihood import SMALLEST_PHI, Chain, ChainData, StreamedRows, choose_scale, maximise
 from remix.laplace.fitting.report import Clock, FitReport, FitStep
@@ -40,7 +42,6 @@ from remix.laplace.fitting.standardise import (
     independent_nll,
     multiply_rows,
     standardise,
-    standardised,
     survey,
 )
 from remix.laplace.normal import LaplaceNormal
@@ -52,6 +53,7 @@ FEWEST_ROWS = 8  # below, nothing can be validated
 MANY_ROWS, CLEAR_GAIN = 500, 0.05  # no validation needed beyond both
 STEPS, THOROUGH_STEPS = 4, 20  # over all rows in passes, after those over the sample
 FROM_A_LINE = "gradient descent from a line"
+Trace = Callable[[FitStep], None]
 
 
 class Validation(NamedTuple):
@@ -72,7 +74,7 @@ class FitJob:
     thorough: bool
     seeds: torch.Generator
     clock: Clock
-    trace: Callable[[FitStep], None] | None = None
+    trace: Trace | None = None
 
     def __post_init__(self) -> None:
         self.seed = int(torch.randint(2**31, (), generator=self.seeds))
@@ -134,16 +136,23 @@ class FitJob:
         self.clock("prepare")
         u, mean, *_ = centred(self.source, None, self.basis)
         v = u[:, : self.source.rows]
-        self.clock("gradient descent")
-        parts = descend(v, recipe, self.seeds, self._watcher(mean, recipe.steps))
-        self.clock("report")
+        parts, normal = self._descend(batches_at_hand(v, recipe.batch_size, self.seeds), mean, recipe)
         error = frobenius_error(v, *parts)
-        normal = self._assembled(mean, parts)
         centre, here = torch.zeros_like(parts[0]), LaplaceCovariance(*parts)
         rows = torch.cat([here.nll(some.T.contiguous(), centre) for some in torch.split(v, 64, 1)])
         train = -float(rows.double().mean()) / self.source.dim
         normal.report = self.report("frobenius", FROM_A_LINE, 1.0, train, self._diagonal_at_hand(), error=error)
         return normal
+
+    def _descend(
+        self, batches: Iterator[Batch], mean: Tensor, recipe: FrobeniusRecipe
+    ) -> tuple[Parameters, LaplaceNormal]:
+        """The parameters that the recipe finds, and the distribution; ``mean`` (D,) in the basis."""
+        self.clock("gradient descent")
+        watch = None if self.trace is None else partial(self._show_step, self.trace, mean, recipe.steps)
+        parts = descend(batches, self.source.dim, self.source.dtype, recipe, watch)
+        self.clock("report")
+        return parts, self._assembled(mean, parts)
 
     # --- rows in passes ---
 
@@ -157,19 +166,23 @@ class FitJob:
         if source.rows < FEWEST_ROWS:
             raise ValueError(f"a fit in passes needs at least {FEWEST_ROWS} rows, got {source.rows}")
         self.clock("prepare")
-        first = self._search(standardised(source.take(sampled), found, self.basis), self.trace is not None)
+        rows = Rows(source.take(sampled), 1)
+        data = apply(rows, None, found.mean, found.variance, self.basis, found.largest)
+        del rows
+        first = self._search(data, self.trace is not None)
+        del data
         start = f"{first.start} through {count} of {source.rows} rows"
         chain, history = first.chain.clone(), first.history
         self.clock("likelihood of all rows")
-        rows = StreamedRows(source, found, self.basis, chain.order)
+        all_rows = StreamedRows(source, found, self.basis, chain.order)
         watch = history.append if self.trace is not None else None
-        value = maximise(rows, chain, THOROUGH_STEPS if self.thorough else STEPS, watch)
+        value = maximise(all_rows, chain, THOROUGH_STEPS if self.thorough else STEPS, watch)
         train, validation, scale = self._per_dim(value, found.variance), None, 1.0
         if source.rows <= MANY_ROWS or train - diagonal <= CLEAR_GAIN:
             self.clock("scale")
             validation = self._validate_on(source.take(held), first.chain, found)
             scale = validation.scale
-            train = self._per_dim(rows.mean_nll(chain.scaled(scale)), found.variance)
+            train = self._per_dim(all_rows.mean_nll(chain.scaled(scale)), found.variance)
         self.clock("report")
         self._show(history, scale, found.mean, found.variance)
         normal = self.normal(chain.scaled(scale), found.mean, found.variance)
@@ -193,12 +206,8 @@ class FitJob:
     def _frobenius_in_passes(self, recipe: FrobeniusRecipe) -> LaplaceNormal:
         self.clock("moments")
         source, found = self.source, survey(self.source, None, self.layout)
-        self.clock("gradient descent")
-        batches = streamed_batches(source, found.plain, recipe.batch_size, self.seeds)
-        watch = self._watcher(found.mean, recipe.steps)
-        parts = descend_batches(batches, source.dim, source.dtype, recipe, watch)
-        self.clock("report")
-        normal = self._assembled(found.mean, parts)
+        batches = batches_in_passes(source, found.plain, recipe.batch_size, self.seeds)
+        parts, normal = self._descend(batches, found.mean, recipe)
         here, centre = LaplaceCovariance(*parts), found.plain.to(source.dtype)
         rows = torch.cat([here.nll(block, centre).double() for block in source.blocks()])
         train = -float(rows.mean()) / source.dim
@@ -226,12 +235,9 @@ class FitJob:
             present = chain.scaled(scale)
             self.trace(FitStep(step, len(history) - 1, lambda chain=present: self.normal(chain, mean, variance)))  # type: ignore[misc]
 
-    def _watcher(self, mean: Tensor, steps: int) -> Callable[[int, Parameters], None] | None:
-        """Calls the trace from a gradient descent; ``mean`` (D,) in the basis."""
-        trace = self.trace
-        if trace is None:
-            return None
-        return lambda step, parts: trace(FitStep(step, steps, lambda: self._assembled(mean, parts)))
+    def _show_step(self, trace: Trace, mean: Tensor, steps: int, step: int, parts: Parameters) -> None:
+        """Call the trace from a gradient descent."""
+        trace(FitStep(step, steps, lambda: self._assembled(mean, parts)))
 
     def _per_dim(self, nll: float, variance: Tensor) -> float:
         """Log-likelihood per dimension from a standardised mean negative log-likelihood without its 2 pi part."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from remix.laplace import kernels
 from remix.laplace.basis import Dct2
 from remix.laplace.fitting.rows import Rows
-from remix.laplace.fitting.standardise import Standardised, Survey, standardised
+from remix.laplace.fitting.standardise import Standardised, Survey, apply
 
 __all__ = [
     "SMALLEST_PHI", "Chain", "ChainData", "StreamedRows", "choose_scale", "factorise", "maximise", "minimise",
@@ -115,8 +115,9 @@ class StreamedRows:
         return float(torch.stack(rows).sum()) / self._source.rows
 
     def _blocks(self) -> Iterator[ChainData]:
+        mean, variance, largest = self._found.mean, self._found.variance, self._found.largest
         for block in self._source.blocks():
-            yield ChainData(standardised(block, self._found, self._basis), self._order)
+            yield ChainData(apply(Rows(block, 1), None, mean, variance, self._basis, largest), self._order)
 
 
 def maximise(

@@ -15,8 +15,8 @@ from remix.laplace.fitting.rows import Layout
 from remix.laplace.fitting.standardise import Standardised
 
 __all__ = [
-    "FREQUENCY_ROWS", "Edges", "all_pairs", "chain_start", "correlations", "greedy_path", "likely_nearest", "map_edges",
-    "nearest", "one_factor_start",
+    "FREQUENCY_ROWS", "STATIONARY_ROWS", "Edges", "all_pairs", "chain_start", "correlations", "greedy_path",
+    "likely_nearest", "map_edges", "nearest", "one_factor_start",
 ]  # fmt: skip
 
 STATIONARY_ROWS = 100.0  # weight of the stationary correlation, in rows

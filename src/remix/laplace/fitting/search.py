@@ -13,7 +13,7 @@ from remix.laplace import kernels
 from remix.laplace.fitting.likelihood import Chain, ChainData, factorise, maximise
 from remix.laplace.fitting.order import (
     FREQUENCY_ROWS,
-    Edges,
+    STATIONARY_ROWS,
     all_pairs,
     chain_start,
     greedy_path,
@@ -96,11 +96,7 @@ def _sweeps(size: int, thorough: bool) -> int:
 
 
 def _refine(
-    data: Standardised,
-    chain: Chain,
-    generator: torch.Generator,
-    sweeps: int,
-    watch: Callable[[Chain], None] | None,
+    data: Standardised, chain: Chain, generator: torch.Generator, sweeps: int, watch: Callable[[Chain], None] | None
 ) -> float:
     """Alternate maximum likelihood and reinsertion sweeps, one thread; returns the final mean NLL."""
     size = chain.order.shape[0]
@@ -119,16 +115,16 @@ def _refine(
 
 
 def _large(
-    data: Standardised,
-    layout: Layout | None,
-    frequencies: bool,
-    thorough: bool,
-    seed: int,
-    progress: Callable[[str], None],
-    history: bool,
-) -> Found:
+    data: Standardised, layout: Layout | None, frequencies: bool, thorough: bool, seed: int,
+    progress: Callable[[str], None], history: bool,
+) -> Found:  # fmt: skip
     progress("edges")
-    edges = _candidates(data, layout, frequencies, seed)
+    if layout is not None:
+        edges = map_edges(data, layout, FREQUENCY_ROWS if frequencies else STATIONARY_ROWS)
+    elif data.u.shape[0] <= EXACT:
+        edges = nearest(data, NEIGHBOURS)
+    else:
+        edges = likely_nearest(data, NEIGHBOURS, seed)
     progress("order")
     order = greedy_path(edges, data.u.shape[0])
     del edges  # as large as the data where these are few rows
@@ -140,12 +136,6 @@ def _large(
     steps = 100 if thorough else 15
     value = maximise(ChainData(data, order), chain, steps, watch=seen.append if history else None)
     return Found(chain, value, "greedy path", seen)
-
-
-def _candidates(data: Standardised, layout: Layout | None, frequencies: bool, seed: int) -> Edges:
-    if layout is None:
-        return nearest(data, NEIGHBOURS) if data.u.shape[0] <= EXACT else likely_nearest(data, NEIGHBOURS, seed)
-    return map_edges(data, layout, FREQUENCY_ROWS) if frequencies else map_edges(data, layout)
 
 
 def reinsert(data: Standardised, chain: Chain, visits: Tensor) -> tuple[int, float]:

@@ -16,8 +16,7 @@ from remix.laplace.kernels import single_thread
 
 __all__ = [
     "Standardised", "Survey", "apply", "centred", "diagonal_log_likelihood", "diagonal_variance", "from_covariance",
-    "independent_log_likelihood", "independent_nll", "multiply_rows", "pseudo_rows", "standardise", "standardised",
-    "survey",
+    "independent_log_likelihood", "independent_nll", "multiply_rows", "pseudo_rows", "standardise", "survey",
 ]  # fmt: skip
 
 LARGEST_LOADING = 0.9995
@@ -31,16 +30,14 @@ class Standardised:
 
     ``u`` (D, stride): sample n of unit i is u[i, n]; columns beyond ``rows`` are zero (stride is a multiple of a cache
     line). ``mean``, ``variance`` (D,) float64: what was subtracted, and the shrunk variance that was divided by.
-    ``constant`` (D,) bool: units that do not vary; their u is 0. ``largest`` (D,) float64: the largest |loading| that
-    the data can support (`_largest_loading`). ``samples``: the rows the data stand for (differs from
-    ``rows`` for pseudo-rows).
+    ``largest`` (D,) float64: the largest |loading| that the data can support (`_largest_loading`); 0 for units that do
+    not vary, whose u is 0. ``samples``: the rows the data stand for (differs from ``rows`` for pseudo-rows).
     """
 
     u: Tensor
     rows: int
     mean: Tensor
     variance: Tensor
-    constant: Tensor
     largest: Tensor
     samples: int
 
@@ -55,19 +52,14 @@ def standardise(source: Rows, index: Tensor | None, layout: Layout | None, basis
     rows = source.rows if index is None else int(index.shape[0])
     variance, constant, largest = _settle(variance, fourth, mean, rows, source.dtype, layout, basis is not None)
     multiply_rows(u, torch.where(constant, 0.0, variance.rsqrt()))
-    return Standardised(u, rows, mean, variance, constant, largest, rows)
+    return Standardised(u, rows, mean, variance, largest, rows)
 
 
 def _settle(
-    variance: Tensor,
-    fourth: Tensor,
-    mean: Tensor,
-    rows: int,
-    dtype: torch.dtype,
-    layout: Layout | None,
+    variance: Tensor, fourth: Tensor, mean: Tensor, rows: int, dtype: torch.dtype, layout: Layout | None,
     frequencies: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """From raw central moments (D,) of ``rows`` rows to shrunk variance, constant and largest as in `Standardised`.
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """From raw central moments (D,) of ``rows`` rows to shrunk variance, which are constant, and the largest loading.
 
     Raises:
         ValueError: NaN or infinite entries, or all rows equal.
@@ -130,14 +122,17 @@ def centred(source: Rows, index: Tensor | None, basis: Dct2 | None) -> tuple[Ten
 
 
 @single_thread()
-def apply(source: Rows, index: Tensor | None, mean: Tensor, variance: Tensor, basis: Dct2 | None) -> Standardised:
-    """Other rows (all where ``index`` is None), standardised by a given mean and variance (D,)."""
+def apply(
+    source: Rows, index: Tensor | None, mean: Tensor, variance: Tensor, basis: Dct2 | None,
+    largest: Tensor | None = None,
+) -> Standardised:  # fmt: skip
+    """Other rows (all where ``index`` is None), standardised by a given mean and variance; all vectors (D,)."""
     rows = source.rows if index is None else int(index.shape[0])
     u = torch.zeros(source.dim, _stride(rows, source.dtype), dtype=source.dtype)
     for units, block in _feature_major(source, index, basis):
         u[units, :rows] = (block - mean[units, None].to(u.dtype)) * variance[units, None].rsqrt().to(u.dtype)
-    nothing = torch.zeros(source.dim, dtype=torch.bool)
-    return Standardised(u, rows, mean, variance, nothing, torch.ones(source.dim, dtype=torch.float64), rows)
+    largest = torch.ones(source.dim, dtype=torch.float64) if largest is None else largest
+    return Standardised(u, rows, mean, variance, largest, rows)
 
 
 @dataclass
@@ -150,7 +145,6 @@ class Survey:
 
     mean: Tensor
     variance: Tensor
-    constant: Tensor
     largest: Tensor
     plain: Tensor
     plain_variance: Tensor
@@ -196,16 +190,9 @@ def survey(source: Rows, basis: Dct2 | None, layout: Layout | None) -> Survey:
         fourth += square.square_().sum(0).double()
     rows = source.rows
     raw = second / rows
-    variance, constant, largest = _settle(raw, fourth / rows, mean, rows, source.dtype, layout, basis is not None)
+    variance, _, largest = _settle(raw, fourth / rows, mean, rows, source.dtype, layout, basis is not None)
     plain_variance = raw if basis is None else plain.scatter / rows
-    return Survey(mean, variance, constant, largest, plain.mean, plain_variance)
-
-
-def standardised(rows: Tensor, found: Survey, basis: Dct2 | None) -> Standardised:
-    """Rows (n, D) by the moments of all."""
-    data = apply(Rows(rows, fewest=1), None, found.mean, found.variance, basis)
-    data.constant, data.largest = found.constant, found.largest
-    return data
+    return Survey(mean, variance, largest, plain.mean, plain_variance)
 
 
 @single_thread()
@@ -303,7 +290,7 @@ def pseudo_rows(data: Standardised) -> Standardised:
     for part in torch.split(data.u, 4096, dim=1):
         moments += part.double() @ part.double().T
     u = _root_rows(moments / data.rows, data.u.dtype)
-    return Standardised(u, u.shape[0], data.mean, data.variance, data.constant, data.largest, data.samples)
+    return Standardised(u, u.shape[0], data.mean, data.variance, data.largest, data.samples)
 
 
 def independent_nll(data: Standardised) -> float:
@@ -316,10 +303,8 @@ def from_covariance(matrix: Tensor, samples: int | None) -> Standardised:
     variance = matrix.diagonal().clone()
     scale = variance.rsqrt()
     u = _root_rows(scale[:, None] * matrix * scale[None, :], torch.float64)
-    size = variance.shape[0]
-    nothing = torch.zeros(size, dtype=torch.bool)
-    largest = torch.full((size,), LARGEST_LOADING, dtype=torch.float64)
-    return Standardised(u, size, torch.zeros_like(variance), variance, nothing, largest, samples or 10_000)
+    largest = torch.full_like(variance, LARGEST_LOADING)
+    return Standardised(u, len(variance), torch.zeros_like(variance), variance, largest, samples or 10_000)
 
 
 def _root_rows(moments: Tensor, dtype: torch.dtype) -> Tensor:
