@@ -26,7 +26,6 @@ from remix.inversion import (
     invert_layerwise,
     optimise,
 )
-from remix.inversion.loop import Adam
 from remix.inversion.passing_moments import moment_gradient, moments
 from remix.inversion.watch import Watch
 from remix.laplace import kernels
@@ -127,14 +126,13 @@ def breakdown(problem: Problem, seconds: float) -> dict[str, float]:
         torch.autograd.grad(torch.stack(values).sum(), [r.average for group in leaves for r in group])
 
     images = problem.images.clone()
-    adam, gradient = Adam([images]), torch.randn_like(images)
-    state = LoopState([images], adam)
+    state, gradient = LoopState([images]), torch.randn_like(images)
     works: dict[str, Work] = {
         REPLACED: batch_norms,
         "moments and BatchNorm in one pass, forward": forward,
         "gradients of both in one pass, backward": backward,
         "31 + 31 terms from the moments, and their slopes": evaluate,
-        "Adam": lambda: adam.step([gradient], 1e-3),
+        "Adam": lambda: state.move([gradient], 1e-3),
         "keeping the best": lambda: state.keep_as_best(0.0),
     }
     return interleaved(works, seconds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from remix.networks.hooks import Point
 from remix.statistics import NonFiniteActivationError, read_file, write_file
 from remix.support.interrupts import uninterrupted
 
-__all__ = ["Adam", "Checkpoint", "InversionStoppedError", "LoopState", "Optimisation", "StepReport", "optimise"]
+__all__ = ["Checkpoint", "InversionStoppedError", "LoopState", "Optimisation", "StepReport", "optimise"]
 
 _FUSED = ("cpu", "cuda")  # where torch makes Adam's step in one pass over memory, four times as fast
 _KIND, _VERSION = "inversion", 1  # of a checkpoint's file
@@ -64,58 +64,13 @@ class StepReport:
     values: Mapping[str, float]
 
 
-class Adam:
-    """`torch.optim.Adam` with its default settings, for tensors that are no parameters of a module.
-
-    Args:
-        tensors: what every step changes in place.
-
-    """
-
-    def __init__(self, tensors: Sequence[Tensor]) -> None:
-        self._tensors = list(tensors)
-        fused = all(tensor.device.type in _FUSED for tensor in tensors)
-        self._optimiser = torch.optim.Adam(self._tensors, fused=fused)
-        self.set(0, *([torch.zeros_like(tensor) for tensor in tensors] for _ in range(2)))
-
-    @property
-    def steps(self) -> int:
-        """Steps made."""
-        return int(self._optimiser.state[self._tensors[0]]["step"])
-
-    @property
-    def first(self) -> list[Tensor]:
-        """Running means of the gradients."""
-        return [self._optimiser.state[tensor]["exp_avg"] for tensor in self._tensors]
-
-    @property
-    def second(self) -> list[Tensor]:
-        """Running means of the squared gradients."""
-        return [self._optimiser.state[tensor]["exp_avg_sq"] for tensor in self._tensors]
-
-    def set(self, steps: int, first: Sequence[Tensor], second: Sequence[Tensor]) -> None:
-        """Go on from here."""
-        for tensor, m, v in zip(self._tensors, first, second, strict=True):
-            count = torch.tensor(float(steps), device=tensor.device)
-            self._optimiser.state[tensor] = {"step": count, "exp_avg": m, "exp_avg_sq": v}
-
-    def step(self, gradients: Sequence[Tensor], rate: float) -> None:
-        """Change the tensors."""
-        for tensor, gradient in zip(self._tensors, gradients, strict=True):
-            tensor.grad = gradient
-        self._optimiser.param_groups[0]["lr"] = rate
-        self._optimiser.step()
-        self._optimiser.zero_grad()
-
-
 @dataclass
 class LoopState:
-    """The state of `optimise` between two steps.
+    """The state of `optimise` between two steps, and of its optimiser: Adam with torch's default settings.
 
     Attributes:
         step: steps made.
         tensors: the unknowns.
-        adam: the optimiser's averages.
         best: the unknowns where the objective was least, or None before the first step. They are those tensors at which
             ``best_loss`` was measured, never a step later.
         best_loss: with the weights as given, not boosted.
@@ -127,7 +82,6 @@ class LoopState:
     """
 
     tensors: list[Tensor]
-    adam: Adam
     step: int = 0
     best: list[Tensor] | None = None
     best_loss: float = math.inf
@@ -135,6 +89,25 @@ class LoopState:
     boosts: dict[str, float] = field(default_factory=dict)
     first: dict[str, float] = field(default_factory=dict)
     history: dict[str, list[float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        fused = all(tensor.device.type in _FUSED for tensor in self.tensors)
+        self._adam = torch.optim.Adam(self.tensors, fused=fused)
+        self._set_adam(0, *([torch.zeros_like(tensor) for tensor in self.tensors] for _ in range(2)))
+
+    def _set_adam(self, steps: int, first: Sequence[Tensor], second: Sequence[Tensor]) -> None:
+        """Steps made, and the running means of the gradients and of their squares."""
+        for tensor, m, v in zip(self.tensors, first, second, strict=True):
+            count = torch.tensor(float(steps), device=tensor.device)
+            self._adam.state[tensor] = {"step": count, "exp_avg": m, "exp_avg_sq": v}
+
+    def move(self, gradients: Sequence[Tensor], rate: float) -> None:
+        """Change the unknowns."""
+        for tensor, gradient in zip(self.tensors, gradients, strict=True):
+            tensor.grad = gradient
+        self._adam.param_groups[0]["lr"] = rate
+        self._adam.step()
+        self._adam.zero_grad()
 
     def keep_as_best(self, loss: float) -> None:
         """Remember the unknowns as they are now, with the loss they have."""
@@ -147,7 +120,9 @@ class LoopState:
 
     def to_tensors(self) -> dict[str, Tensor]:
         """The tensors by name, themselves: they change with the next step."""
-        groups = {"variable": self.tensors, "first": self.adam.first, "second": self.adam.second}
+        averages = [self._adam.state[tensor] for tensor in self.tensors]
+        groups = {"variable": self.tensors}
+        groups |= {"first": [kept["exp_avg"] for kept in averages], "second": [kept["exp_avg_sq"] for kept in averages]}
         if self.best is not None:
             groups["best"] = self.best
         return {f"{name}.{i}": t for name, group in groups.items() for i, t in enumerate(group)}
@@ -156,7 +131,7 @@ class LoopState:
         """The numbers, as plain JSON."""
         return {
             "step": self.step,
-            "adam_steps": self.adam.steps,
+            "adam_steps": int(self._adam.state[self.tensors[0]]["step"]),
             "best_loss": None if math.isinf(self.best_loss) else self.best_loss,
             "best_step": self.best_step,
             "boosts": self.boosts,
@@ -187,21 +162,13 @@ class LoopState:
             if type(record[key]) is not int or record[key] < 0:
                 raise ValueError(f"the checkpoint is of another run: {key} must be a whole number from 0 up")
         current = group("variable")
-        adam = Adam(current)
-        adam.set(record["adam_steps"], group("first"), group("second"))
         best = group("best") if "best.0" in tensors else None
         loss = math.inf if record["best_loss"] is None else float(record["best_loss"])
-        return cls(
-            current,
-            adam,
-            record["step"],
-            best,
-            loss,
-            record["best_step"],
-            dict(record["boosts"]),
-            dict(record["first"]),
-            {name: list(values) for name, values in record["history"].items()},
-        )
+        history = {name: list(values) for name, values in record["history"].items()}
+        boosts, first = dict(record["boosts"]), dict(record["first"])
+        state = cls(current, record["step"], best, loss, record["best_step"], boosts, first, history)
+        state._set_adam(record["adam_steps"], group("first"), group("second"))
+        return state
 
 
 @dataclass(frozen=True)
@@ -263,7 +230,7 @@ def optimise(
 
     """
     total = TotalLoss(task.terms, task.network, task.forward, task.variable, task.micro_batch)
-    state = state or LoopState(task.variable.tensors, Adam(task.variable.tensors))
+    state = state or LoopState(task.variable.tensors)
     task.variable.tensors = state.tensors
     while state.step < task.schedule.steps:
         before, made = generator.get_state(), state.step
@@ -314,7 +281,7 @@ def _commit(
         state.keep_as_best(loss)
     if task.gradient_limit is not None:
         _limit(gradients, task.gradient_limit)
-    state.adam.step(gradients, rate)
+    state.move(gradients, rate)
     task.variable.commit()
     if not state.first:
         state.first.update(values)
@@ -341,9 +308,8 @@ def _stopped(error: NonFiniteActivationError, state: LoopState) -> InversionStop
     if state.best is None:
         kept = state if state.step else None
         return InversionStoppedError(error.point, f"inversion stopped in step {state.step}: {error}", kept)
-    state.tensors = [tensor.clone() for tensor in state.best]
-    state.adam = Adam(state.tensors)
     message = (
         f"inversion stopped in step {state.step}, the best point so far is that of step {state.best_step}: {error}"
     )
-    return InversionStoppedError(error.point, message, state)
+    best = replace(state, tensors=[tensor.clone() for tensor in state.best])
+    return InversionStoppedError(error.point, message, best)

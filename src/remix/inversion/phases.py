@@ -10,7 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from remix.inversion.loop import Adam, Checkpoint, InversionStoppedError, LoopState, Optimisation, StepReport, optimise
+from remix.inversion.loop import (
+    Checkpoint,
+    InversionStoppedError,
+    LoopState,
+    Optimisation,
+    StepReport,
+    optimise,
+)
 from remix.support.machine import out_of_memory
 
 __all__ = ["Phase", "Progress", "Reached", "run_phases"]
@@ -154,7 +161,7 @@ class _Run:
 
     def _restored(self, task: Optimisation) -> LoopState:
         if self.saved is None:
-            return LoopState(task.variable.tensors, Adam(task.variable.tensors))
+            return LoopState(task.variable.tensors)
         checkpoint, generator_state = self.saved
         self.saved = None
         state = LoopState.restore(task.variable.tensors, checkpoint.tensors, checkpoint.record["loop"])
