@@ -120,7 +120,7 @@ class NativeLibrary:
 
     def call(self, name: str, *arguments: Any, dtype: torch.dtype | None = None) -> Any:
         """Call a function, that of ``dtype`` where its name ends in "_"; tensors, contiguous, are passed by address."""
-        return self._functions[name, dtype](*(a.data_ptr() if isinstance(a, Tensor) else a for a in arguments))
+        return self._functions[name, dtype](*[a.data_ptr() if isinstance(a, Tensor) else a for a in arguments])
 
     def _borrow_threads(self) -> str:
         """Makes the kernels run on torch's own threads where they are GNU OpenMP's; says whose threads they run on."""

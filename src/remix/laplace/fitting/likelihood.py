@@ -23,6 +23,8 @@ __all__ = [
 
 SMALLEST_PHI = 1e-3
 PHI_RANGE = 1 - SMALLEST_PHI
+FIRST_STEP = 0.1  # largest change of any variable in the first step of the search
+PAIRS = 6  # steps that it remembers
 SCALES = (0.0, 0.2, 0.4, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 1.0)
 
 Vector = NDArray[np.float64]
@@ -166,10 +168,9 @@ def _dot(a: Vector, b: Vector) -> float:
 class _Memory:
     """The last few (step, change of gradient) pairs and the inverse Hessian they imply."""
 
-    def __init__(self, size: int, most: int) -> None:
-        self.steps = np.empty((most, size))
-        self.changes = np.empty((most, size))
-        self.curvature = np.empty(most)
+    def __init__(self, size: int) -> None:
+        self.steps, self.changes = np.empty((PAIRS, size)), np.empty((PAIRS, size))
+        self.curvature = np.empty(PAIRS)
         self.used: list[int] = []
 
     def add(self, step: Vector, change: Vector) -> None:
@@ -201,8 +202,6 @@ def minimise(
     start: Vector,
     steps: int,
     tolerance: float = 1e-7,
-    first_step: float = 0.1,
-    memory: int = 6,
     watch: Callable[[Vector], None] | None = None,
 ) -> tuple[Vector, float]:
     """Minimise a smooth ``objective`` (point -> value, gradient) from ``start``: the point and its value.
@@ -211,11 +210,11 @@ def minimise(
     bookkeeping when there are 400,000 variables; without bounds the method is a dozen lines.
 
     Stops after ``steps`` steps, or when two successive steps gain less than ``tolerance`` relative to |value| (at least
-    1). ``first_step`` is the largest change of any variable in the first step. ``watch`` sees the point after each.
+    1). ``watch`` sees the point after each.
     """
     point = start.copy()
     value, gradient = objective(point)
-    pairs = _Memory(start.shape[0], memory)
+    pairs = _Memory(start.shape[0])
     small = 0
     for _ in range(steps):
         direction = pairs.direction(gradient)
@@ -223,7 +222,7 @@ def minimise(
         largest = float(np.abs(direction).max())
         if largest == 0 or not slope < 0:
             return point, value
-        length = first_step / largest if not pairs.used else min(1.0, 3.0 / largest)
+        length = FIRST_STEP / largest if not pairs.used else min(1.0, 3.0 / largest)
         for _ in range(12):
             trial = point + length * direction
             trial_value, trial_gradient = objective(trial)
@@ -249,6 +248,7 @@ def choose_scale(held: Standardised, chain: Chain) -> tuple[float, float]:
     """The scale c of the loadings with the best likelihood of ``held``; 0 unless its gain exceeds its standard error.
 
     Also the mean negative log-likelihood of ``held`` at it, without 2 pi.
+
     Multiplying every loading by c shrinks every correlation by c^2 and leaves the variances as they are; c = 0 is the
     diagonal, so on these rows the choice is never below it.
     """
