@@ -15,11 +15,13 @@ from remix.inversion import (
     PyramidSettings,
     Schedule,
     feature_targets,
+    frozen,
     invert_layerwise,
     invert_pixels,
     invert_pyramid,
     train_generator,
 )
+from remix.networks import Hooks
 
 SHORT = LayerwiseSettings(block=Schedule(3, 0.3), refine=Schedule(4, 0.1), prior=PriorSettings("laplace", "typical"))
 
@@ -101,3 +103,47 @@ def test_the_input_of_the_first_block_has_to_be_measured(classifier, layers, tar
     known = {key: layer for key, layer in layers.items() if not key.startswith("convolutions.2:input")}
     with pytest.raises(ValueError, match=r"input of block 'convolutions\.2' was not measured: .*block_inputs\(2\)"):
         dream(Knowledge(classifier.backbone, known, start=2), targets)
+
+
+def kl(x, layer):
+    """KL divergence of the moments of an activation from those of a layer, per coordinate."""
+    rows = layer.view.rows(x)
+    ratio = (rows.var(0, correction=0) + 1e-8) / layer.variance
+    return 0.5 * (ratio - 1 - ratio.log() + (rows.mean(0) - layer.mean).square() / layer.variance).mean()
+
+
+def plainly(forward, x, target, layers, entering, weight, schedule):
+    """One phase with hooks, autograd and torch's Adam; the best point."""
+    x = x.clone().requires_grad_()
+    adam, best, least = torch.optim.Adam([x]), None, float("inf")
+    for step in range(schedule.steps):
+        network, run = forward
+        with Hooks(network, [layer.point for layer in layers]) as hooks:
+            output = run(x)
+        loss = (output - target).square().mean() + weight * kl(x, entering)
+        loss = loss + weight * sum(kl(hooks[layer.point], layer) for layer in layers)
+        if loss.item() < least:
+            best, least = x.detach().clone(), loss.item()
+        adam.param_groups[0]["lr"] = schedule(step)
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+    return best
+
+
+def test_the_result_is_that_of_a_plain_loop_over_the_upper_blocks(inside, targets):
+    settings = replace(SHORT, prior=PriorSettings("none"), boosting=False)
+    generator = torch.Generator().manual_seed(0)
+    backbone, blocks = inside.backbone, inside.backbone.blocks()
+    above = targets.features
+    with frozen(backbone):
+        for number in (4, 3, 2):
+            entering = inside.block_inputs[blocks[number].name]
+            noise = torch.randn(12, *inside.block_shapes[number], generator=generator, dtype=torch.float64)
+            x = noise * entering.variance.sqrt()[:, None, None] + entering.mean[:, None, None]
+            run = blocks[number] if number < 4 else lambda x: backbone.pool(blocks[4](x))
+            own = [layer for layer in inside.moments if layer.point.module == f"convolutions.{number}.bn"]
+            above = plainly((backbone, run), x, above, own, entering, 0.25 * 3 * 20, settings.block)
+        run = (backbone, lambda x: backbone.pooled(x, 2))
+        expected = plainly(run, above, targets.features, inside.moments, entering, 0.25, settings.refine)
+    torch.testing.assert_close(dream(inside, targets, settings).images, expected)
