@@ -96,12 +96,7 @@ class GeneratorSource:
 
     @torch.no_grad()
     def sample(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Images (count, C, H, W), and the labels (count,) that the frozen network gives them.
-
-        Raises:
-            ValueError: for a count below 1.
-
-        """
+        """Images (count, C, H, W), and the labels (count,) that the frozen network gives them. Raises as `images`."""
         assert self.knowledge.classify is not None
         images = self.images(count, generator)
         with frozen(*self.knowledge.networks):

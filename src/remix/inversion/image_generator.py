@@ -67,7 +67,7 @@ class ImageGenerator(nn.Module):
     def _initialise(self, generator: torch.Generator | None) -> None:
         """Uniform weights and biases within 1 / sqrt(fan in), as torch does by default, from the given generator."""
         for module in self.modules():
-            if isinstance(module, nn.Linear | nn.Conv2d | DoublingConvolution):
+            if isinstance(module, nn.Linear | nn.Conv2d):
                 bound = module.weight[0].numel() ** -0.5
                 nn.init.uniform_(module.weight, -bound, bound, generator=generator)
                 assert module.bias is not None
@@ -82,7 +82,7 @@ class ImageGenerator(nn.Module):
         return images
 
 
-class DoublingConvolution(nn.Module):
+class DoublingConvolution(nn.Conv2d):
     """(N, C, H, W) -> (N, D, 2 H, 2 W): what ``Upsample(scale_factor=2)`` and ``Conv2d(C, D, 3, padding=1)`` give.
 
     Enlarging repeats every pixel, so an output pixel depends on 2 x 2 small ones only, through sums of kernel entries
@@ -96,16 +96,12 @@ class DoublingConvolution(nn.Module):
     """
 
     def __init__(self, channels_in: int, channels_out: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(channels_out, channels_in, 3, 3))
-        self.bias = nn.Parameter(torch.empty(channels_out))
-        for parameter in (self.weight, self.bias):
-            bound = (9 * channels_in) ** -0.5
-            nn.init.uniform_(parameter, -bound, bound)
+        super().__init__(channels_in, channels_out, 3)
 
     def forward(self, x: Tensor) -> Tensor:
         """See the class."""
         kernels = _halves(_halves(self.weight, 2), 4).flatten(0, 2)  # of (column parity, row parity, D, C, 2, 2)
+        assert self.bias is not None
         found = conv2d(x, kernels, self.bias.repeat(4), padding=1)
         images: Tensor = _Interleave.apply(found.unflatten(1, (2, 2, -1)))
         return images
