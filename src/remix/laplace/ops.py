@@ -53,11 +53,6 @@ def filter_op(
     return out
 
 
-@filter_op.register_fake
-def _(x: Tensor, *rest: Any) -> Tensor:
-    return torch.empty(x.shape, dtype=x.dtype, device=x.device)
-
-
 @torch.library.custom_op("remix::laplace_filter_adjoint", mutates_args=())
 def filter_adjoint_op(
     x: Tensor, cotangent: Tensor,
@@ -68,14 +63,17 @@ def filter_adjoint_op(
     return adjoint.filter_adjoint(x, cotangent, factor, mode)
 
 
-@filter_adjoint_op.register_fake
-def _(x: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
-    return _three_like(x)
+def _rows_or_empty(x: Tensor, rows: bool) -> Tensor:
+    return torch.empty(x.shape, dtype=x.dtype, device=x.device) if rows else x.new_empty(0)
 
 
 def _three_like(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     first, second, third = (x.new_empty(x.shape[-1], dtype=torch.float64) for _ in range(3))
     return first, second, third
+
+
+filter_op.register_fake(lambda x, *rest: _rows_or_empty(x, True))
+filter_adjoint_op.register_fake(lambda x, *rest: _three_like(x))
 
 
 def _filter_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -125,15 +123,6 @@ def nll_op(
     return nll.to(x.dtype), x.new_empty(0) if g is None else g
 
 
-@nll_op.register_fake
-def _(x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    return x.new_empty(x.shape[0]), _rows_or_empty(x, rest[-1])
-
-
-def _rows_or_empty(x: Tensor, rows: bool) -> Tensor:
-    return torch.empty(x.shape, dtype=x.dtype, device=x.device) if rows else x.new_empty(0)
-
-
 @torch.library.custom_op("remix::laplace_nll_adjoint", mutates_args=())
 def nll_adjoint_op(
     x: Tensor, loc: Tensor, order: Tensor, rank: Tensor, vectors: Tensor, logdet: Tensor, table: Tensor,
@@ -145,9 +134,10 @@ def nll_adjoint_op(
     return in_x if in_rows and in_x is not None else x.new_empty(0), parameters
 
 
-@nll_adjoint_op.register_fake
-def _(x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    return _rows_or_empty(x, rest[-1]), x.new_empty(4, x.shape[-1], dtype=torch.float64)
+nll_op.register_fake(lambda x, *rest: (x.new_empty(x.shape[0]), _rows_or_empty(x, rest[-1])))
+nll_adjoint_op.register_fake(
+    lambda x, *rest: (_rows_or_empty(x, rest[-1]), x.new_empty(4, x.shape[-1], dtype=torch.float64))
+)
 
 
 def _nll_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -219,11 +209,6 @@ def logdet_op(
     return logdet.to(compute_dtype(diag.dtype), copy=True)
 
 
-@logdet_op.register_fake
-def _(diag: Tensor, *rest: Any) -> Tensor:
-    return diag.new_empty((), dtype=compute_dtype(diag.dtype))
-
-
 @torch.library.custom_op("remix::laplace_inverse_diagonal", mutates_args=())
 def inverse_diagonal_op(
     diag: Tensor, weight: Tensor, coord: Tensor, order: Tensor, rank: Tensor, vectors: Tensor, logdet: Tensor
@@ -231,11 +216,6 @@ def inverse_diagonal_op(
     """diag(Sigma^-1), (D,), in the dtype of diag."""
     S, G, f = vectors[5], vectors[6], vectors[9]
     return (1 / S + G.square() * f).index_select(0, rank).to(diag.dtype)
-
-
-@inverse_diagonal_op.register_fake
-def _(diag: Tensor, *rest: Any) -> Tensor:
-    return torch.empty_like(diag)
 
 
 @torch.library.custom_op("remix::laplace_vector_adjoint", mutates_args=())
@@ -250,9 +230,9 @@ def vector_adjoint_op(
     return adjoint.inverse_diagonal_adjoint(factor, cotangent)
 
 
-@vector_adjoint_op.register_fake
-def _(cotangent: Tensor, order: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
-    return _three_like(order)
+logdet_op.register_fake(lambda diag, *rest: diag.new_empty((), dtype=compute_dtype(diag.dtype)))
+inverse_diagonal_op.register_fake(lambda diag, *rest: torch.empty_like(diag))
+vector_adjoint_op.register_fake(lambda cotangent, order, *rest: _three_like(order))
 
 
 def _vector_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
