@@ -21,7 +21,7 @@ from torch.nn.functional import cross_entropy
 
 import remix
 from remix.data import Augment, ImageDataset, Normalisation, batches, class_order, load
-from remix.networks import Classifier, GrowingHead, create_backbone
+from remix.networks import Classifier, LinearHead, create_backbone
 
 NORMALISATION = Normalisation((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761))
 OLD, STEPS = 20, (5, 5)
@@ -71,7 +71,7 @@ def first(data: ImageDataset, labels: range, each: int) -> ImageDataset:
 def trained(data: ImageDataset, epochs: int, kept: Path) -> Classifier:
     """A ResNet-32 of width 8, trained as anybody would."""
     generator = torch.Generator().manual_seed(0)
-    network = Classifier(create_backbone("resnet32", width=8, generator=generator), GrowingHead(32, [OLD]))
+    network = Classifier(create_backbone("resnet32", width=8, generator=generator), LinearHead(32, [OLD]))
     if kept.exists():
         network.load_state_dict(load_file(kept))
         return network.eval()

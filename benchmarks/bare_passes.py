@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import fmean
 
 from remix.experiments.config import resolve
-from remix.experiments.run_plan import plan_run
+from remix.experiments.plan import plan_run
 from remix.methods import list_methods
 from remix.reproduce.needed_runs import seconds_per_image
 from remix.support.files import write_text

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from benchmarks.dream_data import Images
 from benchmarks.features import kept
-from remix.networks import Classifier, GrowingHead, create_backbone
+from remix.networks import Classifier, LinearHead, create_backbone
 
 Network = TypeVar("Network", bound=nn.Module)
 
@@ -77,7 +77,7 @@ def dreamer(cache: Path, images: Images, width: int, epochs: int) -> Classifier:
     """A ResNet-32 with a bias-free head, trained on the images or read from the cache."""
     generator = torch.Generator().manual_seed(0)
     backbone = create_backbone("resnet32", width=width, generator=generator)
-    classifier = Classifier(backbone, GrowingHead(backbone.feature_dim, [10], generator=generator))
+    classifier = Classifier(backbone, LinearHead(backbone.feature_dim, [10], generator=generator))
     return trained(classifier, cache / f"resnet32_w{width}.safetensors", images, epochs, 0.1, seed=0)
 
 

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from remix.cli import main
 from remix.learning import Model, load_model
-from remix.networks import Classifier, GrowingHead, create_backbone
+from remix.networks import Classifier, LinearHead, create_backbone
 
 MEAN, STD = 0.305, 0.376
 # In the order of the head, which is not that of the alphabet.
@@ -54,7 +54,7 @@ def train() -> Classifier:
     labels = torch.tensor(data.target)
     generator = torch.Generator().manual_seed(0)
     backbone = create_backbone("convnet8", width=4, generator=generator)
-    classifier = Classifier(backbone, GrowingHead(backbone.feature_dim, [len(NAMES)], generator=generator))
+    classifier = Classifier(backbone, LinearHead(backbone.feature_dim, [len(NAMES)], generator=generator))
     optimiser = torch.optim.SGD(classifier.parameters(), 0.1, 0.9)
     for _ in range(4):
         for rows in torch.randperm(len(labels), generator=generator).split(64):

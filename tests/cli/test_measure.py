@@ -126,7 +126,7 @@ def test_refusals(trained, tmp_path, refusal):
         ((*start, "--views", "map", "--transform", "fft"), "--transform must be auto, dct or none"),
         ((*start, "--batch", "0"), "--batch must be at least 1"),
         ((*start, "--names", "a,b"), "--names has 2 names, but the head"),
-        ((*start, "--size", "16"), "leave --size out"),
+        ((*start, "--size", "16"), "leave size (--size) out"),
         (("measure", tmp_path / "none", *start[2:]), "there is no folder"),
         (
             ("measure", other, *start[2:], *names),

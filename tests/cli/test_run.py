@@ -1,10 +1,12 @@
 """`remix run`: what it leaves, what it refuses, and how it stops."""
 
 import errno
+import functools
 import io
 import json
 import os
 import shutil
+from collections import Counter
 from contextlib import redirect_stdout
 from dataclasses import replace
 from typing import Any
@@ -14,22 +16,23 @@ import pytest
 import torch
 import yaml
 from PIL import Image
+from safetensors.torch import save_file
 from tiny_runs import config_of, remix_run, tiny
 
 from remix.cli import main
 from remix.cli.run import run
 from remix.data import TaskStream
 from remix.experiments.config import build_config, list_presets, read_preset, resolve
-from remix.experiments.run_checks import check_run
+from remix.experiments.plan import check_run, create_network, plan_run
 from remix.experiments.run_directory import RunDirectory, RunDirectoryError
 from remix.experiments.run_monitor import RunMonitor
 from remix.experiments.run_parts import load_tasks
-from remix.experiments.run_plan import plan_run
 from remix.experiments.run_state import RunState
+from remix.learning import Engine
 from remix.learning.metrics import AccuracyMatrix
 from remix.learning.model_file import load_model
 from remix.methods import create_method, list_methods
-from remix.networks import create_backbone
+from remix.networks import ConvNet, create_backbone
 from remix.support.settings import SettingError
 
 
@@ -223,7 +226,7 @@ def test_network_and_data_that_do_not_fit(tmp_path):
     ("changes", "said"),
     [
         (["network.backbone=resnet20"], "takes images"),
-        (["network.options.width=abc"], "network.options holds a value of the wrong kind"),
+        (["network.options.width=abc"], "holds a value of the wrong kind"),
         (["method=pmi", "settings.inversion.prior.kind=laplace"], "which the method 'pmi' does not measure"),
         (["method=abd", "settings.generator.prior.kind=dense"], "which the method 'abd' does not measure"),
         (["method=remix", "settings.inversion.prior.kind=laplace-dct"], "set settings.view=map too"),
@@ -269,14 +272,36 @@ def test_a_generator_cannot_make_images_of_any_size():
         create_method("rdfcil").check(create_backbone("resnet20", width=2, input_shape=(1, 9, 9)))
 
 
-def test_a_method_that_looks_for_what_is_not_there_yet_is_told(monkeypatch):
-    def stages(self, learner):
-        return [] if learner.teacher is None else learner.memory.gaussians.labels
+def test_one_network_and_one_engine_are_built(monkeypatch, tmp_path):
+    built = Counter()
+    for kind in (ConvNet, Engine):
+        original = kind.__init__
 
-    config = resolve("digits", method="finetune")
-    monkeypatch.setattr(type(config.settings), "stages", stages)
-    with pytest.raises(ValueError, match=r"method 'finetune' cannot say its stages .* also called for the plan"):
-        plan_run(config, load_tasks(config.data, None))
+        @functools.wraps(original)
+        def counted(self, *args, kind=kind, original=original, **named):
+            built[kind.__name__] += 1
+            original(self, *args, **named)
+
+        monkeypatch.setattr(kind, "__init__", counted)
+    assert remix_run(tiny("remix", tmp_path / "run")) == 0
+    assert built == {"ConvNet": 1, "Engine": 1}
+
+
+def test_a_run_begins_with_weights_that_are_given(tmp_path):
+    config = resolve("digits", method="finetune", seed=3)
+    save_file(dict(create_network(config).state_dict()), tmp_path / "first.safetensors")
+    given = resolve("digits", method="finetune", assignments=[f"network.weights={tmp_path}/first.safetensors"])
+    for key, tensor in create_network(config).state_dict().items():
+        assert torch.equal(create_network(given).state_dict()[key], tensor)
+    with pytest.raises(SettingError, match=r"network\.weights: no weights file"):
+        create_network(resolve("digits", assignments=["network.weights=nowhere.safetensors"]))
+    with pytest.raises(SettingError, match="there is no head 'cosin'; there are: linear, cosine"):
+        resolve("digits", assignments=["network.head=cosin"])
+
+
+def test_a_run_with_a_head_of_cosines(tmp_path):
+    assert remix_run(tiny("remix", tmp_path / "run", "network.head=cosine")) == 0
+    assert load_model(tmp_path / "run" / "model.remix").classifier.head.kind == "cosine"
 
 
 def test_an_option_of_the_data_of_the_wrong_kind(tmp_path):

@@ -11,7 +11,7 @@ from tiny_runs import remix_run, tiny
 from remix.data import DataError, MissingData, load
 from remix.data.cifar import CIFAR10_CLASSES, CIFAR100_CLASSES
 from remix.data.fashion_mnist import CLASSES, read_idx
-from remix.learning.class_names import check_class_names
+from remix.learning.history import check_class_names
 
 
 def idx(array):

@@ -20,7 +20,7 @@ from remix.deploy.export import SUFFIXES, export
 from remix.deploy.export_formats import Plain
 from remix.deploy.plain_network import PlainNetwork, card, probe
 from remix.learning import Model, load_model, save_model
-from remix.networks import Classifier, GrowingHead, create_backbone, load_classifier
+from remix.networks import Classifier, LinearHead, create_backbone, load_classifier
 
 FORMATS = list(SUFFIXES)
 
@@ -87,7 +87,7 @@ def test_safetensors_are_read_back_as_weights(model, tmp_path):
 )
 def test_the_key_names_are_the_usual_ones(name, options, key, tmp_path):
     backbone = create_backbone(name, **options)
-    head = GrowingHead(backbone.feature_dim, [2, 1], bias=True)
+    head = LinearHead(backbone.feature_dim, [2, 1], bias=True)
     made = Model(
         Classifier(backbone, head).eval(), name, options, ("a", "b", "c"), Preprocessing(32, 3, (0.5,) * 3, (1,) * 3)
     )

@@ -8,10 +8,9 @@ from tiny_runs import remix_run, tiny
 from torch import nn
 
 import remix
-from remix.deploy.few_images import FewImagesDiagonal
-from remix.deploy.step import Start, _Watch
-from remix.learning import Learner as Engine
-from remix.learning import TensorReplay
+from remix.deploy.step import _Watch, opened
+from remix.learning import Engine, TensorReplay
+from remix.methods import pmi
 from remix.statistics import ClassMeter, LayerMeter, feature_point, measure_layers, run_meters
 from tests.deploy.small import NAMES, QUICK, digits, learner
 
@@ -51,9 +50,9 @@ def test_a_model_of_a_run_learns_more_and_dreams_what_it_learned(tmp_path):
 
 
 def test_weights_from_elsewhere_are_remembered(first):
-    assert not Start.of(first.model).trained
-    assert Start.of(replace(first.model, provenance={"weights": "resnet34.safetensors"})).trained
-    assert Start.of(replace(first.model, provenance={"adopted": "MyNet"})).trained
+    assert not opened(first.model).trained
+    assert opened(replace(first.model, provenance={"weights": "resnet34.safetensors"})).trained
+    assert opened(replace(first.model, provenance={"adopted": "MyNet"})).trained
 
 
 def test_held_out_images_count_also_where_all_classes_are_known(monkeypatch):
@@ -70,16 +69,16 @@ def test_a_class_does_not_shrink_to_its_dreams(first, monkeypatch):
     """What a class is taken for changes as its dreams move, and not at all if they do not."""
     found = []
 
-    def followed(self, learner, dreamed):
-        backbone = learner.teacher.backbone
+    def shifted(engine, dreamed):
+        backbone = engine.teacher.backbone
         meter = ClassMeter(feature_point(backbone), backbone.pool)
-        run_meters(backbone, learner.replay.batches(500), [meter])
-        still, moved = (original(self, learner, gaussians) for gaussians in (meter.gaussians(), dreamed))
-        found.append((learner.memory.gaussians, still, moved))
+        run_meters(backbone, engine.replay.batches(500), [meter])
+        still, moved = (original(engine, gaussians) for gaussians in (meter.gaussians(), dreamed))
+        found.append((engine.memory.gaussians, still, moved))
         return moved
 
-    original = FewImagesDiagonal.followed
-    monkeypatch.setattr(FewImagesDiagonal, "followed", followed)
+    original = pmi.shifted_gaussians
+    monkeypatch.setattr(pmi, "shifted_gaussians", shifted)
     first.learn(digits([3, 4]), classes=NAMES)
     ((before, still, moved),) = found
     torch.testing.assert_close(still.mean, before.mean)
@@ -108,13 +107,18 @@ def test_lwf_cannot_extend(first):
         first.learn(digits([2, 3]), classes=NAMES, extend=True)
 
 
-def test_a_network_that_could_never_dream_is_refused_in_its_first_step():
-    blocks = [nn.Sequential(nn.Conv2d(a, b, 3), nn.ReLU()) for a, b in ((1, 4), (4, 8))]
-    found = remix.Learner(nn.Sequential(*blocks), blocks=["0", "1"], input_shape=(1, 8, 8), **QUICK)
-    with pytest.raises(ValueError, match="has no BatchNorm layers"):
-        found.learn(digits([0, 1]), classes=NAMES)
-    found.use_method("lwf")
+@pytest.mark.parametrize("method", ["remix", "pmi"])
+def test_a_network_without_batchnorm_learns_step_by_step(method):
+    blocks = [nn.Sequential(nn.Conv2d(a, b, 3), nn.ReLU()) for a, b in ((1, 4), (4, 8), (8, 8))]
+    network = nn.Sequential(*blocks)
+    found = remix.Learner(network, method, blocks=["0", "1", "2"], input_shape=(1, 8, 8), **QUICK)
     found.learn(digits([0, 1]), classes=NAMES)
+    found.learn(digits([2]), classes=NAMES)
+    found.learn(digits([1, 3]), classes=NAMES, extend=True)
+    assert found.classes == tuple(NAMES[:4])
+    assert set(found.model.memory.layers) == {"network.1:input:channels", "network.2:input:channels"}
+    fitted = [layer.normal is not None for layer in found.model.memory.layers.values()]
+    assert fitted == [method == "remix"] * 2
 
 
 def test_a_size_that_would_be_ignored_is_refused(first):

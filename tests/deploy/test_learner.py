@@ -155,20 +155,20 @@ def test_a_frozen_network_dreams_images_all_the_same():
     assert found.dream(n=2, steps=3).images.shape == (4, 1, 8, 8)
 
 
-def test_replay_at_the_cut_is_made_of_maps(monkeypatch):
+def test_replay_above_frozen_blocks_is_made_of_maps(monkeypatch):
     shapes = []
     made = TensorReplay.of.__func__
 
-    def spy(cls, images, *rest):
-        shapes.append(tuple(images.shape[1:]))
-        return made(cls, images, *rest)
+    def spy(cls, items, *rest):
+        shapes.append((items.start, tuple(items.x.shape[1:])))
+        return made(cls, items, *rest)
 
     monkeypatch.setattr(TensorReplay, "of", classmethod(spy))
     for freeze in (0, 3):
         found = learner(freeze=freeze)
         found.learn(digits([0, 1]))
         found.learn(digits([2]))
-    assert shapes == [(1, 8, 8), (8, 4, 4)]
+    assert shapes == [(0, (1, 8, 8)), (3, (8, 4, 4))]
 
 
 def test_finetune_can_be_compared_with():
@@ -203,7 +203,7 @@ def test_weights_begin_with_a_frozen_lower_part(tmp_path):
     ("arguments", "kind", "sentence"),
     [
         ({"backbone": "resnet33"}, ValueError, "no backbone is called 'resnet33'"),
-        ({"method": "magic"}, ValueError, "cannot be used here; there are: remix, pmi, lwf, finetune"),
+        ({"method": "magic"}, ValueError, "cannot be used here; there are: finetune, lwf, pmi, remix"),
         ({"method": "joint"}, ValueError, "learn all classes in one step"),
         ({"speed": 3}, ValueError, "no setting 'speed'; there are: freeze, epochs"),
         ({"epochs": 0}, ValueError, "epochs must be at least 1"),

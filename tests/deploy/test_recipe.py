@@ -5,10 +5,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from remix.deploy.few_images import FewImagesDiagonal, bounded_rates
 from remix.deploy.recipe import LearnSettings, frozen_blocks, make_recipe
-from remix.learning import Sgd, Stage
-from remix.networks import Classifier, GrowingHead, create_backbone
+from remix.learning import Stage, Training, Work
+from remix.methods import create_method
+from remix.methods.pmi import _bounded
+from remix.networks import Classifier, LinearHead, create_backbone
 from remix.statistics import ClassGaussians
 
 PHOTOS = {"trained": True, "frozen": 8, "channels": 3, "size": 128, "images": 150}
@@ -50,27 +51,24 @@ def test_grey_images_are_not_mirrored():
 
 
 def test_priors_follow_method_and_statistics():
-    def prior(method, laplace, extend=False):
-        recipe = make_recipe(method, LearnSettings(), **PHOTOS, old_classes=2, laplace=laplace, extend=extend)
+    def prior(method, laplace):
+        recipe = make_recipe(method, LearnSettings(), **PHOTOS, old_classes=2, covariances=laplace)
         return recipe.method.name, recipe.method.inversion.prior.kind
 
     assert prior("remix", True) == ("remix", "laplace")
-    assert prior("remix", False) == ("pmi", "diagonal")
+    assert prior("remix", False) == ("remix", "diagonal")
     assert prior("pmi", True) == ("pmi", "none")
-    assert prior("remix", True, extend=True)[1] == "laplace"
-    assert prior("remix", False, extend=True)[1] == "diagonal"
 
 
 def test_targets_of_few_images_are_drawn_wider():
     mean, std = torch.randn(2, 4), torch.rand(2, 4) + 0.5
-    teacher = Classifier(create_backbone("convnet8", width=1), GrowingHead(4, [2]))
-    learner = SimpleNamespace(
-        teacher=teacher,
-        memory=SimpleNamespace(gaussians=ClassGaussians((0, 1), (9, 9), mean, std)),
+    engine = SimpleNamespace(
+        old_classes=2,
+        memory=SimpleNamespace(gaussians=ClassGaussians((0, 1), (9, 9), mean, std), selectors=None),
         generator=torch.Generator().manual_seed(0),
         tasks=1,
     )
-    targets = FewImagesDiagonal(samples=4000, samples_per_task=0, spread=2.0).targets(learner)
+    targets = create_method("pmi", samples=4000, samples_per_task=0, spread=2.0, selection=False).targets(engine)
     for label in (0, 1):
         found = targets.features[targets.labels == label]
         torch.testing.assert_close(found.std(0), 2 * std[label], rtol=0.1, atol=0)
@@ -82,15 +80,19 @@ def test_classifiers_learn_slower_where_features_are_long(length, slower):
     """A rate of 0.04 with features of squared length 2,500 moves a logit by 100 in a step."""
     mean = torch.zeros(2, 4)
     mean[:, 0] = length
-    student = Classifier(create_backbone("convnet8", width=1), GrowingHead(4, [2, 2]))
+    student = Classifier(create_backbone("convnet8", width=1), LinearHead(4, [2, 2]))
     memory = SimpleNamespace(gaussians=ClassGaussians((0, 1), (9, 9), mean, torch.zeros(2, 4)))
-    learner = SimpleNamespace(teacher=student, student=student, memory=memory)
-    stages = [Stage("newest", [student.head.classifier(-1)], Sgd(8, 0.04), dict), Stage("none", [], Sgd(0, 0.0), dict)]
-    first, second = bounded_rates(stages, learner)
-    ((module, factor),) = first.factors
+    engine = SimpleNamespace(student=student, memory=memory)
+    stage = Stage("newest", Training(8, 0.04), lambda _: Work([student.head.newest()], dict))
+    ((module, factor),) = _bounded(stage).start(engine).factors
     assert module is student.head
-    assert first.sgd.lr * factor * length**2 <= 4 + 1e-6
+    assert stage.training.lr * factor * length**2 <= 4 + 1e-6
     assert (factor < 1) == slower
-    assert second is stages[1]
-    learner.teacher = None
-    assert bounded_rates(stages, learner) == stages
+    memory.gaussians = None
+    assert _bounded(stage).start(engine).factors == ()
+
+
+def test_what_a_step_trains_is_bounded_and_what_a_run_trains_is_not():
+    for bounded in (True, False):
+        stages = create_method("pmi", bounded=bounded).stages("later")
+        assert [stage.start.__qualname__.startswith("_bounded") for stage in stages] == [bounded] * 4

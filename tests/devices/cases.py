@@ -7,7 +7,7 @@ import small
 import torch
 from far_device import FAR, far_device
 from safetensors.torch import save_file
-from tiny import DRIFTING, tiny_learner, tiny_stream
+from tiny import DRIFTING, tiny_engine, tiny_stream
 
 import remix
 import remix.deploy.learner
@@ -16,8 +16,8 @@ from remix.data import TaskStream
 from remix.deploy.dream_options import STRATEGIES
 from remix.inversion import Checkpoint
 from remix.laplace import LaplaceCovariance, LaplaceNormal, fit, kernels
-from remix.learning.learner import InterruptedInversion, Learner
-from remix.learning.learner_state import learner_tensors, replay_tensors, restore
+from remix.learning.engine import Engine, InterruptedInversion
+from remix.learning.engine_state import engine_tensors, replay_tensors, restore
 from remix.learning.model_file import load_model
 from remix.learning.team import Team
 from remix.methods import list_methods
@@ -87,40 +87,40 @@ def test_a_seed_draws_the_same_everywhere(monkeypatch):
 # --- learning ---
 
 
-def learn(learner: Learner, stream: TaskStream, index: int, safe_point=lambda: None) -> None:
-    learner.learn(stream.seen(index) if learner.method.joint else stream[index], safe_point)
+def learn(engine: Engine, stream: TaskStream, index: int, safe_point=lambda: None) -> None:
+    engine.learn(stream.seen(index) if engine.method.keeps_images else stream[index], safe_point)
 
 
 @pytest.mark.parametrize("name", [*list_methods(), DRIFTING])
 def test_a_method_learns_the_same_everywhere(name):
     stream, right = tiny_stream(15), []
     for team in (Team(), FarTeam()):
-        learner = tiny_learner(name, stream, team=team)
+        engine = tiny_engine(name, stream, team=team)
         for index in range(2):
-            learn(learner, stream, index)
-        assert next(learner.student.parameters()).device == team.device
-        right.append(learner.evaluate_tasks([stream.test(0), stream.test(1)]))
+            learn(engine, stream, index)
+        assert next(engine.student.parameters()).device == team.device
+        right.append(engine.evaluate_tasks([stream.test(0), stream.test(1)]))
     assert right[0] == right[1]
 
 
 @pytest.mark.parametrize("name", ["joint", DRIFTING])
 def test_a_learner_goes_on_after_an_interruption(name):
     stream, saved = tiny_stream(15), []
-    learner = tiny_learner(name, stream, team=FarTeam())
-    learn(learner, stream, 0)
+    engine = tiny_engine(name, stream, team=FarTeam())
+    learn(engine, stream, 0)
 
     def save():
-        tensors, record = learner_tensors(learner)
-        kept = [{key: part.cpu().clone() for key, part in some.items()} for some in (tensors, replay_tensors(learner))]
+        tensors, record = engine_tensors(engine)
+        kept = [{key: part.cpu().clone() for key, part in some.items()} for some in (tensors, replay_tensors(engine))]
         saved.append((kept[0], record, kept[1]))
 
-    learn(learner, stream, 1, save)
+    learn(engine, stream, 1, save)
     for tensors, record, replay in (saved[0], saved[2]):  # before it dreams, and within its first stage
-        again = tiny_learner(name, stream, team=FarTeam())
+        again = tiny_engine(name, stream, team=FarTeam())
         restore(again, tensors, record, replay)
         learn(again, stream, 1)
         weights = again.student.state_dict()
-        for key, expected in learner.student.state_dict().items():
+        for key, expected in engine.student.state_dict().items():
             torch.testing.assert_close(weights[key].cpu(), expected.cpu(), rtol=0, atol=0)
 
 
@@ -128,8 +128,8 @@ def test_an_inversion_goes_on_within_a_block(tmp_path):
     """What a checkpoint holds is on the processor."""
     stream, dreams = tiny_stream(15), []
     for stop_at in (None, 5):  # in a block that begins with what another one found
-        learner = tiny_learner("remix", stream, team=FarTeam())
-        learn(learner, stream, 0)
+        engine = tiny_engine("remix", stream, team=FarTeam())
+        learn(engine, stream, 0)
         steps = []
 
         def count(progress, steps=steps, stop_at=stop_at):
@@ -137,17 +137,17 @@ def test_an_inversion_goes_on_within_a_block(tmp_path):
             if len(steps) == stop_at:
                 raise KeyboardInterrupt
 
-        learner.monitor.inversion = count
+        engine.monitor.inversion = count
         if stop_at is not None:
             before = []  # of the generator, when it was last saved
-            save = partial(lambda learner, before: before.append(learner.generator.get_state()), learner, before)
+            save = partial(lambda engine, before: before.append(engine.generator.get_state()), engine, before)
             with pytest.raises(InterruptedInversion) as stop:
-                learn(learner, stream, 1, save)
+                learn(engine, stream, 1, save)
             stop.value.checkpoint.save(tmp_path / "inversion")
-            learner.inversion = Checkpoint.load(tmp_path / "inversion")
-            learner.generator.set_state(before[-1])
-        learn(learner, stream, 1)
-        dreams.append({key: part.cpu() for key, part in learner.student.state_dict().items()})
+            engine.inversion = Checkpoint.load(tmp_path / "inversion")
+            engine.generator.set_state(before[-1])
+        learn(engine, stream, 1)
+        dreams.append({key: part.cpu() for key, part in engine.student.state_dict().items()})
     for key, expected in dreams[0].items():
         for other in dreams[1:]:
             torch.testing.assert_close(other[key], expected, rtol=0, atol=0)
@@ -162,12 +162,12 @@ def learned(tmp_path_factory):
     root = tmp_path_factory.mktemp("model")
     with far_device(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(remix.deploy.learner, "_team", lambda device: FarTeam())
-        learner = small.learner(device="far")
-        learner.learn(small.folder(root / "first", [0, 1]))
-        learner.save(root / "before.remix")
-        learner = remix.load(root / "before.remix", device="far", **small.QUICK)
-        learner.learn(small.folder(root / "second", [2, 3]))
-        learner.save(root / "model.remix")
+        engine = small.learner(device="far")
+        engine.learn(small.folder(root / "first", [0, 1]))
+        engine.save(root / "before.remix")
+        engine = remix.load(root / "before.remix", device="far", **small.QUICK)
+        engine.learn(small.folder(root / "second", [2, 3]))
+        engine.save(root / "model.remix")
     network = load_model(root / "before.remix").classifier
     save_file(
         {**network.backbone.state_dict(), "fc.weight": network.head.classifier(0).weight}, root / "weights.safetensors"

@@ -158,9 +158,10 @@ def test_a_checkpoint_that_is_no_file_is_not_taken_for_none(stopped, tmp_path, n
 
 def changed(file, kind, change) -> None:
     """A file whose checksums are sound, of other content."""
-    tensors, content = read_file(file, kind, 1)
+    version = 2 if kind == "run state" else 1
+    tensors, content = read_file(file, kind, version)
     change(tensors, content)
-    write_file(file, kind, 1, tensors, content)
+    write_file(file, kind, version, tensors, content)
 
 
 def put(path, value):
@@ -180,17 +181,17 @@ def put(path, value):
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        *[(f"{key}", None) for key in ("buffer", "task", "run", "learner")],
-        *[(f"learner.{key}", None) for key in ("method", "student", "teacher", "memory", "modules", "done", "epoch")],
+        *[(f"{key}", None) for key in ("buffer", "task", "run", "engine")],
+        *[(f"engine.{key}", None) for key in ("method", "student", "teacher", "memory", "modules", "done", "epoch")],
         *[(f"run.{key}", None) for key in ("metrics", "seconds", "threads", "matrix")],
-        *[("learner.done", value) for value in (99, -1, 1, 0, "2", 2.5, [1])],
-        *[("learner.epoch", value) for value in (10**6, -1, "x")],
-        *[("learner.student", value) for value in ([1], [1, 1, 1], ["a"], 3)],
-        *[("learner.momentum", value) for value in (-1, 10**9, "x")],
+        *[("engine.done", value) for value in (99, -1, 1, 0, "2", 2.5, [1])],
+        *[("engine.epoch", value) for value in (10**6, -1, "x")],
+        *[("engine.student", value) for value in ([1], [1, 1, 1], ["a"], 3)],
+        *[("engine.optimiser", value) for value in (-1, 10**9, "x")],
         *[("run.metrics", value) for value in (-1, 1.5, "x")],
         *[("run.seconds", value) for value in ({"dream": float("nan")}, {"dream": -1}, [1], {"dream": "x"})],
         *[("run.matrix", value) for value in ({}, {"counts": [5], "correct": [[4]]}, {"counts": [], "correct": []}, 3)],
-        *[("learner", value) for value in ([], "x", 3)],
+        *[("engine", value) for value in ([], "x", 3)],
     ],
 )
 def test_a_state_of_wrong_content_is_a_sentence(stopped, tmp_path, path, value):
@@ -212,11 +213,11 @@ def drop_or_grow(name, grow):
 
 
 @pytest.mark.parametrize("grow", [False, True])
-@pytest.mark.parametrize("start", ["generator", "counts", "student/", "teacher/", "memory/", "momentum/"])
+@pytest.mark.parametrize("start", ["generator", "counts", "student/", "teacher/", "memory/", "optimiser/"])
 def test_a_state_of_wrong_tensors_is_a_sentence(stopped, tmp_path, start, grow):
     run = shutil.copytree(stopped / "training", tmp_path / "run")
     file = run / "checkpoints" / "state.safetensors"
-    name = next(name for name in read_file(file, "run state", 1)[0] if name.startswith(start))
+    name = next(name for name in read_file(file, "run state", 2)[0] if name.startswith(start))
     changed(file, "run state", drop_or_grow(name, grow))
     with pytest.raises(ValueError, match=r"not of this (run|stage)"):
         again(run)
@@ -257,7 +258,7 @@ def test_a_state_beyond_the_last_task_is_a_sentence(tmp_path, done):
     options = tiny("finetune", tmp_path / "run")
     assert run_saving(options, Saving(0.0, 0.0, 0.0)) == 0
     (tmp_path / "run" / "summary.json").unlink()
-    changed(tmp_path / "run" / "checkpoints" / "state.safetensors", "run state", put("learner.done", done))
+    changed(tmp_path / "run" / "checkpoints" / "state.safetensors", "run state", put("engine.done", done))
     with pytest.raises(DamagedFileError, match="not of this run: see phase"):
         remix_run(options, resume=True)
 

@@ -6,7 +6,7 @@ import sys
 
 import torch
 from lightning_fabric import Fabric
-from tiny import tiny_learner, tiny_stream
+from tiny import tiny_engine, tiny_stream
 from tiny_runs import COMMON, SETTINGS
 
 from remix.learning.team import Team
@@ -26,14 +26,14 @@ def test_half_precision_on_two_processes(tmp_path):
 def test_classes_that_half_precision_cannot_tell_apart():
     """Logits that differ by less than bfloat16 can say: ties would all go to the older class."""
     stream = tiny_stream(5)
-    learner = tiny_learner("finetune", stream, team=Team(Fabric(accelerator="cpu", precision="bf16-mixed")))
-    head = learner.student.head
-    head.grow(2)
+    engine = tiny_engine("finetune", stream, team=Team(Fabric(accelerator="cpu", precision="bf16-mixed")))
+    head = engine.student.head
+    head.grow(["0", "1"])
     with torch.no_grad():
         weight = head.classifier(-1).weight
         weight.copy_(torch.tensor([[1.0], [1.0 + 2**-10]]).expand_as(weight))
     data = stream.test(0)
-    right, count = learner.evaluate(data)
+    right, count = engine.evaluate(data)
     assert count > 0
     assert right == int((data.labels == 1).sum())
 

@@ -29,7 +29,7 @@ from remix.data.preprocessing import Preprocessing
 from remix.data.unpickling import PIXELS, RefusedPickle, unpickle
 from remix.experiments.config import build_config, parse_assignments
 from remix.learning import Model, load_model, save_model
-from remix.networks import Classifier, GrowingHead, registry
+from remix.networks import Classifier, LinearHead, registry
 from remix.networks.backbone import Backbone, Block
 from remix.statistics import DamagedFileError, Memory, Selectors, batchnorm_points, measure_classes, measure_layers
 from remix.support.documents import DocumentError, parse_json, parse_yaml
@@ -103,7 +103,7 @@ def _model_seeds() -> list[bytes]:
     assert told.memory is not None
     memory.classes, memory.tasks = told.memory.classes, told.memory.tasks
     preprocessing = Preprocessing(4, 1, (0.5,), (0.5,))
-    classifier = Classifier(backbone, GrowingHead(2, told.classifier.head.task_sizes)).eval()
+    classifier = Classifier(backbone, LinearHead(2, told.classifier.head.task_sizes)).eval()
     found = []
     for kept, history in ((None, ()), (memory, told.history)):
         model = Model(classifier, "fuzzed", {"width": 2}, told.classes, preprocessing, kept, {"by": "hand"}, history)

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 from remix.inversion import Knowledge
 from remix.inversion.terms import BatchAverage
 from remix.inversion.watch import Watch
-from remix.networks import Classifier, GrowingHead, create_backbone
+from remix.networks import Classifier, LinearHead, create_backbone
 from remix.statistics import (
     ClassGaussians,
     ClassMeter,
@@ -49,7 +49,7 @@ def tiny_classifier(width: int = 3, dtype: torch.dtype = torch.float64) -> Class
     """A convnet8 with random weights whose BatchNorm layers have seen noise."""
     generator = torch.Generator().manual_seed(0)
     backbone = create_backbone("convnet8", width=width, generator=generator)
-    head = GrowingHead(backbone.feature_dim, [4], generator=generator)
+    head = LinearHead(backbone.feature_dim, [4], generator=generator)
     nn.init.normal_(head.classifier(0).weight, generator=generator)
     classifier = Classifier(backbone, head).to(dtype)
     for _ in range(3):
@@ -142,7 +142,7 @@ def train_on_digits(digits: tuple[Tensor, Tensor], width: int, seed: int, epochs
     images, labels = digits
     generator = torch.Generator().manual_seed(seed)
     backbone = create_backbone("convnet8", width=width, generator=generator)
-    classifier = Classifier(backbone, GrowingHead(backbone.feature_dim, [10], generator=generator))
+    classifier = Classifier(backbone, LinearHead(backbone.feature_dim, [10], generator=generator))
     optimiser = torch.optim.SGD(classifier.parameters(), 0.1, 0.9, weight_decay=5e-4)
     steps = len(labels) // 64
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 0.1, total_steps=epochs * steps)

@@ -18,7 +18,7 @@ from remix.inversion import (
     invert_layerwise,
     invert_pixels,
 )
-from remix.networks import GrowingHead, create_backbone
+from remix.networks import LinearHead, create_backbone
 from remix.statistics import batchnorm_points, measure_layers
 
 LAYERWISE = LayerwiseSettings(block=Schedule(2, 0.3), refine=Schedule(2, 0.1), prior=PriorSettings("none"))
@@ -112,7 +112,7 @@ def test_a_channel_without_variance_has_a_sane_result(targets):
     backbone.convolutions[1].bn.running_var[2] = 0
     backbone.eval()
     layers = measure_layers(backbone, [images], batchnorm_points(backbone), kinds=("laplace", "dense"))
-    known = Knowledge(backbone, layers, GrowingHead(12, [4]).double())
+    known = Knowledge(backbone, layers, LinearHead(12, [4]).double())
     for kind in ("diagonal", "laplace", "dense"):
         for form in ("nll", "typical"):
             settings = replace(PIXELS, prior=PriorSettings(kind, form))
@@ -161,7 +161,7 @@ def test_a_start_that_is_not_finite(knowledge, targets):
 def test_activations_that_are_not_finite_in_a_channel_prior(images, targets, kind, form):
     backbone = create_backbone("convnet8", width=3).double().eval()
     layers = measure_layers(backbone, [images], batchnorm_points(backbone), kinds=("laplace", "dense"))
-    known = Knowledge(backbone, layers, GrowingHead(12, [4]).double())
+    known = Knowledge(backbone, layers, LinearHead(12, [4]).double())
     with torch.no_grad():
         backbone.convolutions[3].conv.weight[0, 0, 0, 0] = float("inf")
     settings = replace(PIXELS, prior=PriorSettings(kind, form))
@@ -173,7 +173,7 @@ def test_activations_that_are_not_finite_in_a_map_prior(images, targets):
     backbone = create_backbone("convnet8", width=3).double().eval()
     points = [str(batchnorm_points(backbone)[2])]
     maps = measure_layers(backbone, [images], points, "map", ("laplace",), transform=None)
-    known = Knowledge(backbone, maps, GrowingHead(12, [4]).double())
+    known = Knowledge(backbone, maps, LinearHead(12, [4]).double())
     settings = replace(PIXELS, prior=PriorSettings("laplace", "typical"))
     with torch.no_grad():
         backbone.convolutions[1].conv.weight[0, 0, 0, 0] = float("nan")

@@ -54,20 +54,6 @@ def test_only_blocks_and_statistics_from_there_on_count(inside, targets):
     assert by_phase["refine"] == ["features", "statistics", "prior", "input"]
 
 
-@pytest.mark.parametrize("start", [1, 2, 4])
-@pytest.mark.parametrize("prior", ["none", "dense"])
-def test_the_result_is_that_of_the_top_as_a_network_of_its_own(classifier, layers, targets, start, prior):
-    from remix.networks.cut import cut
-
-    settings = replace(SHORT, labels=0.5, prior=PriorSettings(prior), micro_batch=5)
-    top = cut(classifier.backbone, start)[1]
-    own = {key: layer for key, layer in layers.items() if int(key.split(".")[1][0]) >= start}
-    expected = dream(Knowledge(top, own, classifier.head), targets, settings)
-    found = dream(Knowledge(classifier.backbone, layers, classifier.head, start=start), targets, settings)
-    assert torch.equal(found.images, expected.images)
-    assert found.history == expected.history
-
-
 def test_an_interrupted_run_goes_on_with_the_same_bits(inside, targets, tmp_path):
     whole = dream(inside, targets)
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from remix.learning.class_balance import LabelCounts, balance_weights, old_new_weights
+from remix.learning.losses import LabelCounts, balance_weights, old_new_weights
 
 
 def test_weights_are_those_of_the_method():

@@ -16,7 +16,7 @@ from remix.learning.losses import (
     projected_feature_distillation,
     soft_distillation,
 )
-from remix.networks import GrowingHead
+from remix.networks import LinearHead
 
 SIZES = st.tuples(st.integers(1, 6), st.integers(1, 4), st.integers(1, 5), st.integers(0, 2**31))
 
@@ -114,7 +114,7 @@ def test_head_cross_entropy(sizes, weighted):
 
 
 def test_head_cross_entropy_moves_the_head_and_not_the_features():
-    head = GrowingHead(6, [2, 3])
+    head = LinearHead(6, [2, 3])
     features = torch.randn(4, 6, requires_grad=True)
     head_cross_entropy(head, features, torch.tensor([0, 1, 3, 4])).backward()
     assert features.grad is None

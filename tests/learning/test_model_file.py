@@ -14,7 +14,7 @@ import torch
 from remix.data import Preprocessing, load
 from remix.learning import LearnStep, Model, load_model, save_model
 from remix.learning.model_file import KIND, VERSION
-from remix.networks import Classifier, GrowingHead, create_backbone
+from remix.networks import Classifier, LinearHead, create_backbone
 from remix.statistics import (
     DamagedFileError,
     Memory,
@@ -34,7 +34,7 @@ def model() -> Model:
     """Two tasks, random weights, statistics of noise."""
     generator = torch.Generator().manual_seed(0)
     backbone = create_backbone("convnet8", **OPTIONS, generator=generator)
-    head = GrowingHead(backbone.feature_dim, [2, 1], bias=True, generator=generator)
+    head = LinearHead(backbone.feature_dim, [2, 1], bias=True, generator=generator)
     images = torch.randn(60, 1, 8, 8, generator=generator)
     labels = torch.arange(60) % 3
     backbone(images)
@@ -95,7 +95,7 @@ def test_a_model_without_statistics(model, tmp_path):
 
 
 def test_weights_are_kept_in_single_precision(model, tmp_path):
-    half = Classifier(create_backbone("convnet8", width=3), GrowingHead(12, [2])).half()
+    half = Classifier(create_backbone("convnet8", width=3), LinearHead(12, [2])).half()
     bare = Model(half, "convnet8", OPTIONS, ("a", "b"), model.preprocessing)
     save_model(tmp_path / "model.remix", bare)
     found = load_model(tmp_path / "model.remix").classifier
@@ -106,7 +106,7 @@ def test_weights_are_kept_in_single_precision(model, tmp_path):
 def test_options_that_are_tuples_come_back_as_tuples(tmp_path):
     backbone = create_backbone("resnet20", width=2, input_shape=(3, 16, 16))
     made = Model(
-        Classifier(backbone, GrowingHead(8, [1])),
+        Classifier(backbone, LinearHead(8, [1])),
         "resnet20",
         {"width": 2, "input_shape": (3, 16, 16)},
         ("a",),
@@ -156,7 +156,7 @@ def test_parts_that_do_not_fit(model, changes, message):
 
 
 def test_statistics_of_another_network(model):
-    wider = Classifier(create_backbone("convnet8", width=4), GrowingHead(16, [2, 1]))
+    wider = Classifier(create_backbone("convnet8", width=4), LinearHead(16, [2, 1]))
     with pytest.raises(ValueError, match="another network"):
         replace(model, classifier=wider)
 
@@ -260,7 +260,7 @@ def test_a_network_that_cannot_compute_is_refused(change, name, value, message, 
 
 def test_a_model_of_thousands_of_tasks_opens_in_seconds(model, tmp_path):
     count = 12_000
-    head = GrowingHead(model.classifier.head.feature_dim, [1] * count)
+    head = LinearHead(model.classifier.head.feature_dim, [1] * count)
     names = tuple(f"class {i}" for i in range(count))
     many = Model(Classifier(model.classifier.backbone, head), "convnet8", OPTIONS, names, model.preprocessing)
     save_model(tmp_path / "many.remix", many)

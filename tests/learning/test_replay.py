@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from remix.learning.replay import TensorReplay
-from remix.networks import Classifier, GrowingHead, create_backbone
+from remix.networks import Classifier, Items, LinearHead, create_backbone
 
 
 def buffer(count: int = 10) -> TensorReplay:
@@ -31,16 +31,16 @@ def test_images_belong_to_their_labels() -> None:
     replay, generator = buffer(), torch.Generator().manual_seed(1)
     replay.start_epoch(generator)
     drawn = replay.draw(7, generator)
-    assert drawn.images.dtype == torch.float32
-    assert torch.equal(drawn.images[:, 0, 0, 0], drawn.labels.float())
+    assert drawn.items.x.dtype == torch.float32
+    assert torch.equal(drawn.items.x[:, 0, 0, 0], drawn.labels.float())
     again = torch.cat([labels for _, labels in replay.batches(4)])
     assert torch.equal(again, torch.arange(10))
 
 
 def test_logits_are_those_of_the_images_as_they_are_held() -> None:
-    network = Classifier(create_backbone("convnet8", width=4), GrowingHead(16, [3])).eval()
+    network = Classifier(create_backbone("convnet8", width=4), LinearHead(16, [3])).eval()
     images: Tensor = torch.randn(6, 1, 8, 8)
-    replay = TensorReplay.of(images, torch.zeros(6, dtype=torch.int64), network, batch=4)
+    replay = TensorReplay.of(Items(images), torch.zeros(6, dtype=torch.int64), network, batch=4)
     assert torch.allclose(replay.logits, network(images.half().float()), atol=1e-6)
 
 

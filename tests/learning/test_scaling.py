@@ -2,7 +2,7 @@
 
 import pytest
 
-from remix.learning.scaling import LossScales
+from remix.learning.losses import LossScales
 
 # new classes, old classes, local (f_ce), hard (f_hkd), relational (f_rkd), head (f_ft)
 TABLE = [

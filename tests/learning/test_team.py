@@ -13,7 +13,7 @@ RUN = """
 import json, sys
 import torch
 from lightning_fabric import Fabric
-from tiny import tiny_learner, tiny_stream
+from tiny import tiny_engine, tiny_stream
 from remix.learning.monitor import Monitor
 from remix.learning.team import Team
 
@@ -26,12 +26,12 @@ def main(devices):
         def epoch(self, report):
             losses.append([report.stage, dict(report.terms)])
     stream = tiny_stream(25)
-    learner = tiny_learner("remix", stream, team=Team(fabric))
-    learner.monitor = Recorder()
+    engine = tiny_engine("remix", stream, team=Team(fabric))
+    engine.monitor = Recorder()
     for index in range(2):
-        learner.learn(stream[index])
-    if learner.team.first:
-        print(json.dumps({"losses": losses, "right": learner.evaluate_tasks([stream.test(0), stream.test(1)])}))
+        engine.learn(stream[index])
+    if engine.team.first:
+        print(json.dumps({"losses": losses, "right": engine.evaluate_tasks([stream.test(0), stream.test(1)])}))
 
 if __name__ == "__main__":
     main(int(sys.argv[1]))

@@ -1,18 +1,21 @@
 """A stage changes what it names and nothing else, and leaves every mode as it was."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from remix.learning.class_balance import LabelCounts
+from remix.learning.losses import LabelCounts
 from remix.learning.monitor import EpochReport, Monitor
-from remix.learning.sgd import Sgd
-from remix.learning.stage import Batch, Stage
+from remix.learning.stage import Batch, Work
 from remix.learning.team import Team
 from remix.learning.trainer import StageState, Trainer, TrainingStoppedError
+from remix.learning.training import Training
+from remix.networks import Items
 
 
 class Network(nn.Module):
@@ -37,10 +40,10 @@ class Recorder(Monitor):
         self.batches.append((epoch, done, count))
 
 
-def data(generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+def data(generator: torch.Generator) -> Iterator[tuple[Items, Tensor]]:
     for _ in range(3):
         x = torch.randn(8, 3, generator=generator)
-        yield x, (x[:, 0] > 0).long()
+        yield Items(x), (x[:, 0] > 0).long()
 
 
 def trainer(monitor: Monitor | None = None, seed: int = 0) -> Trainer:
@@ -50,9 +53,17 @@ def trainer(monitor: Monitor | None = None, seed: int = 0) -> Trainer:
 
 def objective(network: nn.Module):  # type: ignore[no-untyped-def]
     def terms(batch: Batch) -> dict[str, Tensor]:
-        return {"cross-entropy": nn.functional.cross_entropy(network(batch.images), batch.labels)}
+        return {"cross-entropy": nn.functional.cross_entropy(network(batch.real.x), batch.labels)}
 
     return terms
+
+
+def run(runner: Trainer, network: nn.Module, modules: list[nn.Module], training: Training, **more: Any) -> StageState:
+    state = more.pop("state", StageState())
+    after = more.pop("after", lambda: None)
+    work = Work(modules, more.pop("losses", objective(network)), **more)
+    runner.run("second", training, work, {"network": network}, state, after)
+    return state
 
 
 def changed(network: nn.Module, before: dict[str, Tensor]) -> set[str]:
@@ -66,20 +77,17 @@ def copy(network: nn.Module) -> dict[str, Tensor]:
 def test_only_what_is_named_is_trained_and_only_it_adapts() -> None:
     network = Network()
     before = copy(network)
-    stage = Stage("second", [network.second], Sgd(2, 0.1), objective(network))
-    trainer().run(stage, [network], StageState(), lambda: None)
+    run(trainer(), network, [network.second], Training(2, 0.1))
     assert changed(network, before) == {name for name in before if name.startswith("second")}
 
 
-def test_adapting_may_be_chosen_apart_from_training() -> None:
+def test_batchnorm_may_stay_as_it_is() -> None:
     network = Network()
     before = copy(network)
-    stage = Stage("second", [network.second], Sgd(1, 0.1), objective(network), adapting=[network.first])
-    trainer().run(stage, [network], StageState(), lambda: None)
+    run(replace(trainer(), adapt_batchnorm=False), network, [network], Training(1, 0.1))
     moved = changed(network, before)
-    assert {"first.1.running_mean", "second.0.weight"} <= moved
-    assert not any("second.1.running" in name for name in moved)
-    assert "first.0.weight" not in moved
+    assert {"first.0.weight", "second.1.weight"} <= moved
+    assert not any("running" in name for name in moved)
 
 
 def test_modes_and_gradients_are_restored_also_after_an_exception() -> None:
@@ -93,7 +101,7 @@ def test_modes_and_gradients_are_restored_also_after_an_exception() -> None:
         raise RuntimeError("in the middle")
 
     with pytest.raises(RuntimeError, match="in the middle"):
-        trainer().run(Stage("s", [network.first], Sgd(1, 0.1), fails), [network], StageState(), lambda: None)
+        run(trainer(), network, [network.first], Training(1, 0.1), losses=fails)
     assert not network.first.training
     assert network.second.training
     assert not network.second[0].weight.requires_grad
@@ -105,23 +113,25 @@ def test_a_module_may_learn_slower_than_the_rest() -> None:
     plain, slowed = Network(), Network()
     slowed.load_state_dict(plain.state_dict())
     before = copy(plain)
-    one_step = Sgd(1, 0.1, momentum=0.0, weight_decay=0.0)
+    one_step = Training(1, 0.1, momentum=0.0, weight_decay=0.0)
     for network, factors in ((plain, ()), (slowed, [(slowed.second, 0.25)])):
         runner = trainer()
         single = replace(runner, data=lambda generator: iter([next(data(generator))]), batches=1)
-        stage = Stage("s", [network], one_step, objective(network), factors=factors)
-        single.run(stage, [network], StageState(), lambda: None)
+        run(single, network, [network], one_step, factors=factors)
     moved = [network.second[0].weight.detach() - before["second.0.weight"] for network in (plain, slowed)]
     torch.testing.assert_close(moved[1], 0.25 * moved[0])
     torch.testing.assert_close(plain.first[0].weight, slowed.first[0].weight)
 
 
-def test_going_on_after_an_epoch_gives_the_same_bits() -> None:
-    schedule = Sgd(4, 0.1, (2,))
+STEPS = Training(4, 0.1, (2,))
+COSINE = Training(4, 0.01, optimiser="adamw", schedule="cosine", warm_up=1, weight_decay=0.05, clip=0.5)
+
+
+@pytest.mark.parametrize("schedule", [STEPS, COSINE])
+def test_going_on_after_an_epoch_gives_the_same_bits(schedule: Training) -> None:
     whole, parts = Network(), Network()
     parts.load_state_dict(whole.state_dict())
-    runner = trainer()
-    runner.run(Stage("s", [whole], schedule, objective(whole)), [whole], StageState(), lambda: None)
+    run(trainer(), whole, [whole], schedule)
 
     class Stop(Exception):
         pass
@@ -132,17 +142,52 @@ def test_going_on_after_an_epoch_gives_the_same_bits() -> None:
 
     runner, state = trainer(), StageState()
     with pytest.raises(Stop):
-        runner.run(Stage("s", [parts], schedule, objective(parts)), [parts], state, stop)
-    saved = StageState(state.epoch, [momentum.clone() for momentum in state.momentum])
-    runner.run(Stage("s", [parts], schedule, objective(parts)), [parts], saved, lambda: None)
+        run(runner, parts, [parts], schedule, state=state, after=stop)
+    saved = StageState(state.epoch, {name: tensor.clone() for name, tensor in state.optimiser.items()})
+    assert {name.partition("/")[0] for name in saved.optimiser} == {f"network.{n}" for n, _ in parts.named_parameters()}
+    run(runner, parts, [parts], schedule, state=saved)
     assert all(torch.equal(a, b) for a, b in zip(whole.state_dict().values(), parts.state_dict().values(), strict=True))
+
+
+def test_the_state_of_another_stage_is_refused() -> None:
+    network = Network()
+    foreign = StageState(1, {"network.third.weight/momentum_buffer": torch.zeros(3)})
+    with pytest.raises(ValueError, match=r"'network.third.weight/momentum_buffer' of the optimiser is not of this"):
+        run(trainer(), network, [network], STEPS, state=foreign)
+
+
+def test_adamw_with_warm_up_and_cosine_is_that_of_torch() -> None:
+    """Against a loop written out, batch by batch."""
+    ours, theirs = Network(), Network()
+    theirs.load_state_dict(ours.state_dict())
+    run(trainer(), ours, [ours], COSINE)
+    optimiser = torch.optim.AdamW(theirs.parameters(), weight_decay=0.05)
+    generator, step = torch.Generator().manual_seed(0), 0
+    theirs.train()
+    for _ in range(4):
+        for items, labels in data(generator):
+            done = (step + 0.5) / 3
+            rate = 0.01 * done if done < 1 else 0.005 * (1 + math.cos(math.pi * (done - 1) / 3))
+            optimiser.param_groups[0]["lr"] = rate
+            optimiser.zero_grad()
+            nn.functional.cross_entropy(theirs(items.x), labels).backward()
+            nn.utils.clip_grad_norm_(theirs.parameters(), 0.5)
+            optimiser.step()
+            step += 1
+    for a, b in zip(ours.state_dict().values(), theirs.state_dict().values(), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_steps_multiply_the_first_rate_and_not_the_last() -> None:
+    """``lr * factor ** k`` is not the same number as multiplying k times."""
+    training = Training(100, 0.1, (30, 60, 90))
+    assert [training.rate(epoch) for epoch in (0, 29, 30, 60, 95)] == [0.1, 0.1, 0.1 * 0.1, 0.1 * 0.1**2, 0.1 * 0.1**3]
 
 
 def test_reports_name_the_terms_and_rates() -> None:
     network, monitor = Network(), Recorder()
-    stage = Stage("s", [network], Sgd(3, 0.1, (1, 2)), objective(network))
     runner = trainer(monitor)
-    runner.run(stage, [network], StageState(), lambda: None)
+    run(runner, network, [network], Training(3, 0.1, (1, 2)))
     assert [report.rate for report in monitor.reports] == pytest.approx([0.1, 0.01, 0.001])
     assert all(set(report.terms) == {"cross-entropy"} for report in monitor.reports)
     assert monitor.batches[:4] == [(0, 1, 3), (0, 2, 3), (0, 3, 3), (1, 1, 3)]
@@ -151,8 +196,7 @@ def test_reports_name_the_terms_and_rates() -> None:
 
 def test_reports_of_a_stage_that_goes_on_begin_with_its_epoch() -> None:
     network, monitor = Network(), Recorder()
-    stage = Stage("s", [network], Sgd(3, 0.1), objective(network))
-    trainer(monitor).run(stage, [network], StageState(2), lambda: None)
+    run(trainer(monitor), network, [network], Training(3, 0.1), state=StageState(2))
     assert monitor.batches == [(2, 1, 3), (2, 2, 3), (2, 3, 3)]
 
 
@@ -161,18 +205,23 @@ def test_a_loss_that_is_not_finite_stops_before_it_does_harm() -> None:
     before = copy(network)
 
     def broken(batch: Batch) -> dict[str, Tensor]:
-        value = nn.functional.cross_entropy(network(batch.images), batch.labels)
+        value = nn.functional.cross_entropy(network(batch.real.x), batch.labels)
         return {"fine": value, "broken": value * float("nan")}
 
     with pytest.raises(TrainingStoppedError, match="broken became nan in epoch 1 of stage 'second'"):
-        trainer().run(Stage("second", [network.second[0]], Sgd(1, 0.1), broken), [network], StageState(), lambda: None)
+        run(trainer(), network, [network.second[0]], Training(1, 0.1), losses=broken)
     assert changed(network, before) == set()
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"epochs": -1, "lr": 0.1}, {"epochs": 1, "lr": float("nan")}, {"epochs": 1, "lr": 1, "milestones": (3, 2)}],
+    [
+        {"epochs": -1, "lr": 0.1},
+        {"epochs": 1, "lr": float("nan")},
+        {"epochs": 1, "lr": 1, "milestones": (3, 2)},
+        {"epochs": 1, "lr": 1, "clip": 0},
+    ],
 )
 def test_bad_schedules_are_refused(arguments: dict) -> None:  # type: ignore[type-arg]
     with pytest.raises(ValueError, match="must"):
-        Sgd(**arguments)
+        Training(**arguments)

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import DRIFTING, settings, tiny_learner, tiny_method, tiny_stream
+from tiny import DRIFTING, settings, tiny_engine, tiny_method, tiny_stream
 from torch import Tensor
 
 from remix.data import ImageDataset, Task, TaskStream
 from remix.inversion import PriorSettings
-from remix.learning.learner import Learner
-from remix.learning.method import Method
+from remix.learning.engine import Engine
+from remix.learning.method import Method, Step
 from remix.learning.replay import TensorReplay
 from remix.methods import create_method, list_methods, method
 from remix.methods.registry import method_class
@@ -25,9 +25,9 @@ METHODS = list(list_methods())
 STREAM = tiny_stream()
 
 
-def task_for(learner: Learner, stream: TaskStream, index: int) -> Task:
+def task_for(engine: Engine, stream: TaskStream, index: int) -> Task:
     task = stream[index]
-    if not learner.method.joint:
+    if not engine.method.keeps_images:
         return task
     labels = range(task.labels.stop)
     whole = [stream[i].train for i in range(index + 1)]
@@ -36,28 +36,27 @@ def task_for(learner: Learner, stream: TaskStream, index: int) -> Task:
     return replace(task, train=train, labels=labels, classes=tuple(train.classes[label] for label in labels))
 
 
-def learned(name: str, tasks: int = 2, seed: int = 0) -> Learner:
-    learner = tiny_learner(name, STREAM, seed)
+def learned(name: str, tasks: int = 2, seed: int = 0) -> Engine:
+    engine = tiny_engine(name, STREAM, seed)
     for index in range(tasks):
-        learner.learn(task_for(learner, STREAM, index))
-    return learner
+        engine.learn(task_for(engine, STREAM, index))
+    return engine
 
 
-def weights(learner: Learner) -> dict[str, Tensor]:
-    return {name: tensor.clone() for name, tensor in learner.student.state_dict().items()}
+def weights(engine: Engine) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in engine.student.state_dict().items()}
 
 
 @pytest.mark.parametrize("name", [*METHODS, DRIFTING])
 def test_two_tasks(name: str) -> None:
-    learner = learned(name)
-    assert learner.student.head.num_classes == 4
-    assert [record.name for record in learner.memory.classes] == list(STREAM.classes)
-    assert all(torch.isfinite(value).all() for value in weights(learner).values())
-    correct, counts = learner.evaluate_tasks([STREAM.test(0), STREAM.test(1)])
+    engine = learned(name)
+    assert engine.student.head.num_classes == 4
+    assert [record.name for record in engine.memory.classes] == list(STREAM.classes)
+    assert all(torch.isfinite(value).all() for value in weights(engine).values())
+    _, counts = engine.evaluate_tasks([STREAM.test(0), STREAM.test(1)])
     assert counts == [20, 20]
-    assert all(0 <= right <= 20 for right in correct)
-    assert learner.teacher is None
-    assert learner.replay is None
+    assert engine.teacher is None
+    assert engine.replay is None
 
 
 @pytest.mark.parametrize("name", [*METHODS, DRIFTING])
@@ -68,32 +67,32 @@ def test_the_same_seed_gives_the_same_bits(name: str) -> None:
     assert not all(torch.equal(a[key], c[key]) for key in a)
 
 
-@pytest.mark.parametrize("name", [*(name for name in METHODS if not method_class(name).joint), DRIFTING])
+@pytest.mark.parametrize("name", [*(name for name in METHODS if not method_class(name).keeps_images), DRIFTING])
 def test_no_image_of_an_old_task_is_reachable(name: str) -> None:
-    """Walks everything that the learner refers to after its first task, and at every safe point of the second what the
+    """Walks everything that the engine refers to after its first task, and at every safe point of the second what the
     functions at work there refer to as well.
     """
     stream = tiny_stream()
-    learner = tiny_learner(name, stream)
+    engine = tiny_engine(name, stream)
     task = stream[0]
     old = task.train.images
     assert isinstance(old, Tensor)
     normalised = stream.normalisation.normalise(old, torch.float32)
     kept = {image.numpy().tobytes() for image in (*old, *normalised)}
-    learner.learn(task)
+    engine.learn(task)
     del task, old, normalised
-    tensors = reachable_tensors([learner])
+    tensors = reachable_tensors([engine])
     assert not any(tensor.dim() == 4 and tensor.shape[1:] == (1, 8, 8) for tensor in tensors)
     walks = []
 
     def walk() -> None:
         walks.append(0)
-        for tensor in reachable_tensors([learner, *locals_at_work()]):
+        for tensor in reachable_tensors([engine, *locals_at_work()]):
             if tensor.dim() == 4 and tensor.shape[1:] == (1, 8, 8):
                 walks[-1] += 1
                 assert not any(image.detach().numpy().tobytes() in kept for image in tensor)
 
-    learner.learn(stream[1], walk)
+    engine.learn(stream[1], walk)
     assert max(walks) > 0  # the new images are found, so the old ones would be
     assert len(walks) >= 4
 
@@ -138,13 +137,13 @@ def test_remix_remembers_covariances_gaussians_and_selectors() -> None:
 
 
 def test_remix_with_whole_maps_remembers_them_in_the_dct_basis_and_dreams_with_them() -> None:
-    learner = tiny_learner("remix", STREAM)
+    engine = tiny_engine("remix", STREAM)
     prior = PriorSettings("laplace-dct", "typical", 2.0)
-    learner.method = replace(learner.method, view="map", inversion=replace(learner.method.inversion, prior=prior))  # type: ignore[call-arg, attr-defined]
-    learner.learn(STREAM[0])
-    learner.learn(STREAM[1])
-    fitted = {key: layer for key, layer in learner.memory.layers.items() if layer.normal is not None}
-    assert list(fitted) == [f"{point}:map" for point in resolution_points(learner.backbone)]
+    engine.method = replace(engine.method, view="map", inversion=replace(engine.method.inversion, prior=prior))  # type: ignore[call-arg, attr-defined]
+    engine.learn(STREAM[0])
+    engine.learn(STREAM[1])
+    fitted = {key: layer for key, layer in engine.memory.layers.items() if layer.normal is not None}
+    assert list(fitted) == [f"{point}:map" for point in resolution_points(engine.backbone)]
     assert all(layer.normal is not None and layer.normal.basis is not None for layer in fitted.values())
 
 
@@ -154,42 +153,42 @@ def test_pmi_keeps_no_covariance() -> None:
 
 
 def test_without_selection_there_are_no_selectors() -> None:
-    learner = tiny_learner("pmi", STREAM)
-    learner.method = create_method("pmi", **{**settings("pmi"), "selection": False})
-    learner.learn(STREAM[0])
-    learner.learn(STREAM[1])
-    assert learner.memory.selectors is None
-    assert learner.memory.gaussians is not None
+    engine = tiny_engine("pmi", STREAM)
+    engine.method = create_method("pmi", **{**settings("pmi"), "selection": False})
+    engine.learn(STREAM[0])
+    engine.learn(STREAM[1])
+    assert engine.memory.selectors is None
+    assert engine.memory.gaussians is not None
 
 
 def test_the_number_of_pseudo_samples_grows_with_the_tasks() -> None:
     seen: list[int] = []
 
     class Spy(type(tiny_method("remix"))):  # type: ignore[misc]
-        def stages(self, learner: Learner) -> Any:
-            if isinstance(learner.replay, TensorReplay):
-                seen.append(len(learner.replay))
-            return super().stages(learner)
+        def remember(self, engine: Engine, data: ImageDataset) -> None:
+            if isinstance(engine.replay, TensorReplay):
+                seen.append(len(engine.replay))
+            super().remember(engine, data)
 
-    learner = tiny_learner("remix", STREAM)
-    learner.method = Spy(**settings("remix"))
+    engine = tiny_engine("remix", STREAM)
+    engine.method = Spy(**settings("remix"))
     for index in range(2):
-        learner.learn(STREAM[index])
+        engine.learn(STREAM[index])
     assert seen == [40]
 
 
 def test_later_tasks_of_remix_move_old_classifiers_only_when_balancing() -> None:
-    learner = tiny_learner("remix", STREAM)
-    learner.learn(STREAM[0])
-    old = learner.student.head.classifier(0).weight.detach().clone()
+    engine = tiny_engine("remix", STREAM)
+    engine.learn(STREAM[0])
+    old = engine.student.head.classifier(0).weight.detach().clone()
     seen: dict[str, bool] = {}
 
-    class Watch(type(learner.monitor)):  # type: ignore[misc]
+    class Watch(type(engine.monitor)):  # type: ignore[misc]
         def epoch(self, report: Any) -> None:
-            seen[report.stage] = torch.equal(learner.student.head.classifier(0).weight, old)
+            seen[report.stage] = torch.equal(engine.student.head.classifier(0).weight, old)
 
-    learner.monitor = Watch()
-    learner.learn(STREAM[1])
+    engine.monitor = Watch()
+    engine.learn(STREAM[1])
     assert seen == {"newest classifier": True, "last block": True, "network": True, "balance the head": False}
 
 
@@ -216,16 +215,16 @@ def test_a_name_is_given_once() -> None:
 
         @method("pmi")
         class Other(Method):
-            def stages(self, learner: Learner) -> Any:
+            def stages(self, step: Step) -> Any:
                 return []
 
 
 @pytest.mark.parametrize(("name", "batches"), [("deepinversion", 1), ("abd", 1), ("rdfcil", 2), ("pmi", 2)])
 def test_real_and_pseudo_samples_pass_batchnorm_as_each_method_has_it(name: str, batches: int) -> None:
     """ABD and its DeepInversion as one batch, R-DFCIL and PMI one after the other."""
-    learner = learned(name, tasks=1)
+    engine = learned(name, tasks=1)
     sizes: list[int] = []
-    norm = next(module for module in learner.student.modules() if isinstance(module, torch.nn.BatchNorm2d))
+    norm = next(module for module in engine.student.modules() if isinstance(module, torch.nn.BatchNorm2d))
     norm.register_forward_pre_hook(lambda module, inputs: sizes.append(len(inputs[0])) if module.training else None)
-    learner.learn(STREAM[1])
+    engine.learn(STREAM[1])
     assert set(sizes) == {32 * 2 // batches, (60 - 32) * 2 // batches}

@@ -6,15 +6,15 @@ import torch
 
 from remix.data import Augment, ImageDataset, Splits, TaskStream, load
 from remix.inversion import GeneratorSettings, LayerwiseSettings, PriorSettings, Schedule
-from remix.learning.learner import Learner
+from remix.learning.engine import Engine
 from remix.learning.method import Method
-from remix.learning.sgd import Sgd
 from remix.learning.team import Team
+from remix.learning.training import Training
 from remix.methods import create_method
-from remix.networks import create_backbone
+from remix.networks import Classifier, LinearHead, create_backbone
 from remix.statistics import SelectorRecipe
 
-SHORT = Sgd(2, 0.05)
+SHORT = Training(2, 0.05)
 DRIFTING = "remix, drifting"
 """REMIX with Gaussians that drift, one batch for BatchNorm and views of pseudo-samples."""
 GENERATOR = GeneratorSettings(schedule=Schedule(4, 1e-3), batch=16, noise=8)
@@ -28,14 +28,19 @@ def settings(name: str) -> dict[str, Any]:
     if name in ("pmi", "remix"):
         prior = PriorSettings("laplace" if name == "remix" else "none")
         inversion = LayerwiseSettings(block=Schedule(2, 0.5), refine=Schedule(3, 0.2), prior=prior)
-        stages = {"head": Sgd(1, 0.1), "last_block": Sgd(1, 0.05), "network": SHORT, "balance": Sgd(1, 0.01)}
+        stages = {
+            "head": Training(1, 0.1),
+            "last_block": Training(1, 0.05),
+            "network": SHORT,
+            "balance": Training(1, 0.01),
+        }
         counts = {"samples": 20, "samples_per_task": 20, "selectors": SelectorRecipe(epochs=2)}
         return {**common, **stages, **counts, "inversion": inversion}
     common["later"] = SHORT
     if name in ("rdfcil", "abd", "deepinversion"):
         common["generator"] = GENERATOR
     if name == "rdfcil":
-        common["balance"] = Sgd(1, 0.01)
+        common["balance"] = Training(1, 0.01)
     return common
 
 
@@ -57,7 +62,8 @@ def tiny_stream(per_class: int = 30) -> TaskStream:
     return TaskStream(splits, tasks=2, classes=4)
 
 
-def tiny_learner(name: str, stream: TaskStream, seed: int = 0, team: Team | None = None) -> Learner:
+def tiny_engine(name: str, stream: TaskStream, seed: int = 0, team: Team | None = None) -> Engine:
     backbone = create_backbone("convnet8", width=4, generator=torch.Generator().manual_seed(seed))
     augment = Augment(1) if name == DRIFTING else None
-    return Learner(backbone, tiny_method(name), stream.normalisation, augment, batch_size=32, seed=seed, team=team)
+    student = Classifier(backbone, LinearHead(backbone.feature_dim))
+    return Engine(student, tiny_method(name), stream.normalisation, augment, batch_size=32, seed=seed, team=team)

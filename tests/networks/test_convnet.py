@@ -5,7 +5,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from remix.networks import Classifier, GrowingHead, create_backbone
+from remix.networks import Classifier, LinearHead, create_backbone
 
 
 def test_shapes_for_digits_and_for_clothes():
@@ -21,7 +21,7 @@ def test_learns_the_digits_in_a_few_seconds():
     x = torch.tensor(digits.images, dtype=torch.float32)[:, None] / 8 - 1
     y = torch.tensor(digits.target)
     generator = torch.Generator().manual_seed(0)
-    head = GrowingHead(32, [10], generator=generator)
+    head = LinearHead(32, [10], generator=generator)
     model = Classifier(create_backbone("convnet8", width=8, generator=generator), head)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     for _ in range(4):

@@ -33,7 +33,7 @@ def test_the_head_comes_back_beside_the_backbone(tmp_path):
     save_file({**published("resnet18", width=2), **head}, tmp_path / "w.safetensors")
     model = load_classifier("resnet18", tmp_path / "w.safetensors", width=2)
     assert model.head.task_sizes == (7,)
-    torch.testing.assert_close(model.head.logits(torch.eye(16)), head["fc.weight"].T + head["fc.bias"])
+    torch.testing.assert_close(model.head(torch.eye(16)), head["fc.weight"].T + head["fc.bias"])
 
 
 def test_cifar_files_with_the_usual_keys_are_translated(tmp_path):

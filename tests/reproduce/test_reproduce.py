@@ -11,7 +11,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from remix.cli import main
-from remix.networks import Classifier, GrowingHead, create_backbone
+from remix.networks import Classifier, LinearHead, create_backbone
 from remix.reproduce import TARGETS
 from remix.reproduce import likelihood as reproduce_likelihood
 from remix.reproduce import memory as reproduce_memory
@@ -121,7 +121,7 @@ def photographs(tmp_path) -> Path:
 @pytest.fixture
 def weights(tmp_path) -> Path:
     backbone = create_backbone("resnet34", generator=torch.Generator().manual_seed(0))
-    tensors = Classifier(backbone, GrowingHead(backbone.feature_dim, [4])).state_dict()
+    tensors = Classifier(backbone, LinearHead(backbone.feature_dim, [4])).state_dict()
     renamed = {name.removeprefix("backbone."): value for name, value in tensors.items() if name.startswith("backbone.")}
     renamed["fc.weight"], renamed["fc.bias"] = torch.zeros(4, 512), torch.zeros(4)
     save_file(renamed, tmp_path / "resnet34.safetensors")

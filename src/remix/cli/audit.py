@@ -66,7 +66,7 @@ def audit(
     from remix.deploy.audit_report import audit_table, write_report
     from remix.deploy.dream_options import DreamOptions
     from remix.learning import load_model
-    from remix.learning.devices import as_device, on_device
+    from remix.learning.team import as_device
 
     named = None if classes is None else tuple(split_words(classes))
     options = DreamOptions(named, count, strategy, steps=steps, seed=seed)
@@ -78,7 +78,7 @@ def audit(
             if file.exists() and not overwrite:
                 raise ValueError(f"{printable(file)} is there already: --overwrite replaces it")
         figure.parent.mkdir(parents=True, exist_ok=True)
-    opened = on_device(load_model(model), as_device(device))
+    opened = load_model(model).to(as_device(device))
     trained, reference = _images(opened, train, held_out)
     dreamt, names = _saved(dreams, opened) if dreams else _dream(opened, options)
     images, labels = trained.batch(range(len(trained)))

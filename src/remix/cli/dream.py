@@ -90,7 +90,7 @@ def dream(
     from remix.deploy.dream_options import DreamOptions
     from remix.deploy.dream_plan import make_plan
     from remix.deploy.sources import NetworkFile, open_model
-    from remix.learning.devices import as_device, on_device
+    from remix.learning.team import as_device
     from remix.support.display import say
 
     wanted = DreamOptions(
@@ -117,7 +117,7 @@ def dream(
         raise ValueError("--resume goes on with a run, --overwrite starts it again: give one of them")
     files.prepare(overwrite, resume)
     opened = open_model(model, network, statistics)
-    plan = make_plan(on_device(opened.model, as_device(device)), wanted)
+    plan = make_plan(opened.model.to(as_device(device)), wanted)
     console = Console()
     for note in opened.notes:
         say(console, f"note: {note}")

@@ -41,10 +41,10 @@ def evaluate(
     """
     from remix.deploy.evaluation import evaluate_folder
     from remix.learning import load_model
-    from remix.learning.devices import as_device, on_device
+    from remix.learning.team import as_device
 
     check_format(format)
-    result = evaluate_folder(on_device(load_model(model), as_device(device)), folder, batch)
+    result = evaluate_folder(load_model(model).to(as_device(device)), folder, batch)
     show({"table": _table, "json": _json, "csv": _csv}[format](result))
     if format != "json":
         _notes(result)

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,7 +31,9 @@ def learn(
     extend: bool = False,
     check: str | None = None,
     name: str | None = None,
-    method: Literal["remix", "pmi", "lwf", "finetune"] | None = None,
+    method: str | None = None,
+    head: str | None = None,
+    prior: str | None = None,
     freeze: str | None = None,
     epochs: int | None = None,
     lr: float | None = None,
@@ -68,7 +70,9 @@ def learn(
         extend: Add images to classes that the model knows already; without it a known class is an error.
         check: Folder of labelled images to test on, before and after; nothing is learned from it.
         name: Name of this step, which remix inspect shows.
-        method: How old classes are kept: remix, or others to compare it with. By default that of the model.
+        method: How old classes are kept: remix (the default), pmi, lwf or finetune. A model goes on with its own.
+        head: Head of the network, in its first step: linear (the default) or cosine.
+        prior: Covariance of the activations that dreams are held to: laplace (the default), dense or diagonal.
         freeze: Blocks that never change: a number, the name of the first block that learns, last-stage or none.
         epochs: Most passes over the images that training takes.
         lr: Learning rate at which training begins.
@@ -98,7 +102,6 @@ def learn(
     from remix.data.folder import scan
     from remix.deploy.evaluation import evaluate_folder
     from remix.deploy.learning_monitor import LearningMonitor
-    from remix.deploy.recipe import WITHOUT_DREAMS
     from remix.inversion import InversionStoppedError
     from remix.learning import TrainingStoppedError
     from remix.support.clock import RunClock
@@ -118,12 +121,13 @@ def learn(
         "views": views,
         "holdout": holdout,
         "patience": patience,
+        "prior": prior,
         "seed": seed,
         "flip": False if no_flip else None,
         "device": device,
     }
     given = {key: value for key, value in settings.items() if value is not None}
-    network = {"backbone": backbone, "weights": weights, "options": options, "mean": mean, "std": std}
+    network = {"backbone": backbone, "weights": weights, "options": options, "head": head, "mean": mean, "std": std}
     learner = _new(network, method, given) if images is None else _opened(source, network, method, given)
     known = learner.classes
     data = learner.intake(source if images is None else images)
@@ -136,7 +140,7 @@ def learn(
     before = evaluate_folder(learner.model, check) if check and {*known} & {*checked} else None
     try:
         with Display(console) as display:
-            learner.monitor = LearningMonitor(display, bool(known) and learner.method not in WITHOUT_DREAMS)
+            learner.monitor = LearningMonitor(display, bool(known) and learner.dreams)
             outcome = learner.learn_intake(data, learner.settings, extend=extend, name=name or "")
     except (TrainingStoppedError, InversionStoppedError) as error:
         say(console, f"remix learn: {error}; nothing was written", "red")
@@ -186,7 +190,8 @@ def _new(network: dict[str, str | None], method: str | None, settings: dict[str,
         raise ValueError("weights do not say what network they belong to: give --backbone (see: remix backbones)")
     return Learner(
         network["backbone"] or "resnet32", method or "remix", weights=network["weights"],
-        options=read_options(network["options"]), mean=read_numbers("--mean", network["mean"]),
+        options=read_options(network["options"]), head=network["head"] or "linear",
+        mean=read_numbers("--mean", network["mean"]),
         std=read_numbers("--std", network["std"]), **settings,
     )  # fmt: skip
 

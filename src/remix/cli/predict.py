@@ -52,11 +52,11 @@ def predict(
     """
     from remix.deploy.prediction_files import find_images, predict_files
     from remix.learning import load_model
-    from remix.learning.devices import as_device, on_device
+    from remix.learning.team import as_device
 
     check_format(format)
     skipped: list[Skipped] = []
-    opened = on_device(load_model(model), as_device(device))
+    opened = load_model(model).to(as_device(device))
     found = predict_files(opened, find_images(_places(images), skipped), top, batch)
     count = {"table": _table, "json": _json, "csv": _csv}[format](found, skipped, min(top, len(opened.classes)))
     if format != "json":

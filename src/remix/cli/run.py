@@ -84,9 +84,9 @@ def run(
     from remix.experiments.run_directory import RunDirectory
     from remix.experiments.run_parts import create_team, load_tasks
     from remix.inversion import InversionStoppedError
-    from remix.learning.learner import InterruptedInversion
+    from remix.learning.engine import InterruptedInversion
     from remix.learning.trainer import TrainingStoppedError
-    from remix.support.display import say
+    from remix.support.display import Display, say
     from remix.support.settings import SettingError
 
     config = resolve(
@@ -128,7 +128,7 @@ def run(
     logged = log is not None and team.first
     try:
         with TensorBoardLog(directory.tensorboard, directory.dreams) if logged else nullcontext() as told:
-            execute(config, stream, directory, team=team, console=console, log=told, test_every=test_every)
+            execute(config, stream, directory, team=team, display=Display(console), log=told, test_every=test_every)
     except KeyboardInterrupt as stop:
         large = isinstance(stop, InterruptedInversion) and not stop.saved
         lost = "the part of the dreams under way (too large to save half-way)" if large else "the last minute or epoch"
@@ -176,9 +176,8 @@ def _show_plan(config: RunConfig, root: str | None, console: Console) -> None:
     from rich.table import Table
 
     from remix.data import MissingData
-    from remix.experiments.run_checks import check_run
+    from remix.experiments.plan import check_run, plan_run
     from remix.experiments.run_parts import load_tasks
-    from remix.experiments.run_plan import plan_run
 
     try:
         stream = load_tasks(config.data, root)

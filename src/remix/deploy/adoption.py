@@ -14,10 +14,9 @@ from remix.data.intake import take_in
 from remix.deploy.dream_options import DreamOptions
 from remix.deploy.dream_plan import make_plan
 from remix.deploy.recipe import LearnSettings, frozen_blocks, make_recipe
-from remix.deploy.starts import preprocessing_for
-from remix.deploy.step import Start, new_engine
+from remix.deploy.step import new_engine
 from remix.learning import LearnStep, Model, Monitor
-from remix.networks import Backbone, Classifier, GrowingHead, as_backbone, create_backbone
+from remix.networks import Backbone, Classifier, Head, LinearHead, as_backbone, create_backbone, preprocessing_for
 from remix.networks.adapt import BlockPath
 from remix.networks.probe import evaluating, probe_images
 
@@ -88,7 +87,7 @@ def adopted_model(
     return model, tuple(notes)
 
 
-def find_head(network: nn.Module, backbone: Backbone, path: str | None) -> GrowingHead:
+def find_head(network: nn.Module, backbone: Backbone, path: str | None) -> Head:
     """The linear layer that follows the pooled features, as a head that can grow.
 
     Raises:
@@ -107,7 +106,7 @@ def find_head(network: nn.Module, backbone: Backbone, path: str | None) -> Growi
     layer = linear[chosen]
     if layer.in_features != backbone.feature_dim:
         raise ValueError(f"head={chosen!r} takes {layer.in_features} features, the blocks give {backbone.feature_dim}")
-    head = GrowingHead(backbone.feature_dim, [layer.out_features], bias=layer.bias is not None)
+    head = LinearHead(backbone.feature_dim, [layer.out_features], bias=layer.bias is not None)
     head.classifier(0).load_state_dict(layer.state_dict())
     images = probe_images(network, backbone.input_shape)
     with evaluating(network):
@@ -155,9 +154,9 @@ def _measured(
     _, height, _ = backbone.input_shape
     recipe = make_recipe(
         "remix", settings, trained=True, frozen=frozen, channels=backbone.input_shape[0], size=height,
-        images=len(data), laplace=laplace,
+        images=len(data), covariances=laplace,
     )  # fmt: skip
-    engine = new_engine(Start.of(model), backbone, frozen, recipe, settings.seed, monitor=monitor)
+    engine = new_engine(model.classifier, model.preprocessing, recipe, frozen, None, settings.seed, monitor=monitor)
     counts = data.counts()
     engine.memory.record_task([(one, counts[one]) for one in model.classes])
     engine.method.remember(engine, data)

@@ -201,7 +201,7 @@ def _confidence(model: Model, features: Tensor, labels: Tensor) -> Tensor:
     known = labels >= 0
     parameter = next(model.classifier.parameters())
     with evaluating(model.classifier):
-        logits = model.classifier.head.logits(features[known].to(parameter)).double().cpu()
+        logits = model.classifier.head(features[known].to(parameter)).double().cpu()
     return logits.log_softmax(1).gather(1, labels[known, None])[:, 0]
 
 

@@ -16,10 +16,11 @@ from remix.deploy.adoption import adopted_model
 from remix.deploy.dream_options import DreamOptions
 from remix.deploy.dream_plan import make_plan
 from remix.deploy.dreaming import pixels
-from remix.deploy.recipe import METHODS, LearnSettings
-from remix.deploy.starts import named_start, own_start
-from remix.deploy.step import Outcome, Start, learn_step
+from remix.deploy.recipe import LearnSettings, step_methods
+from remix.deploy.step import LearnOutcome, learn_step, opened
 from remix.learning import LearnStep, Model, Monitor, Team, load_model, save_model
+from remix.methods import create_method
+from remix.networks import backbone_options, list_heads, open_module, open_network
 from remix.networks.adapt import BlockPath
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from remix.deploy.prediction import Predictions
 
 __all__ = ["Learner", "load"]
+
+_PHOTO_SIZE = 128  # pixels: a third of the work of 224, see docs/learn.md
 
 
 class Learner:
@@ -38,11 +41,12 @@ class Learner:
     Args:
         backbone: name of a network (see ``remix backbones``), or an ``nn.Module`` that is one; any other module joins
             with ``blocks`` and ``input_shape``.
-        method: remix; or pmi, lwf, finetune to compare with.
+        method: remix; or pmi, lwf, finetune to compare with, or one of your own.
         weights: a safetensors file to begin with; its head, if it has one, is not used.
         blocks: of a module of your own: its block modules in order, as paths.
         input_shape: of a module of your own: (C, H, W) of one image.
         options: of a named backbone, such as ``{"width": 8}``.
+        head: linear or cosine, or one of your own.
         mean, std: per channel, of images within 0..1; by default those of ImageNet for colour, 0 and 1 for grey.
         device: where to learn: auto, cpu, cuda or mps. The model itself comes back to the processor.
         monitor: told of everything that happens.
@@ -71,6 +75,7 @@ class Learner:
         blocks: Sequence[BlockPath] | None = None,
         input_shape: tuple[int, int, int] | None = None,
         options: Mapping[str, Any] | None = None,
+        head: str = "linear",
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
         device: str = "auto",
@@ -84,14 +89,16 @@ class Learner:
                 raise ValueError(
                     f"{backbone!r} knows its blocks and shape: choose the side of its images with size=..."
                 )
-            self._start = named_start(
-                backbone, weights, self.settings.size, options or {}, mean, std, self.settings.seed
-            )
+            size = self.settings.size or _usual_size(backbone, options or {})
+            self._network = open_network(backbone, options, weights, size, mean, std, self.settings.seed)
         else:
             if options or weights is not None or self.settings.size is not None:
                 raise ValueError("options, weights and size go with a backbone's name; a module has its own")
-            self._start = own_start(backbone, blocks, input_shape, mean, std)
-        self.device, self.monitor = device, monitor
+            self._network = open_module(backbone, blocks, input_shape, mean, std)
+        if head not in list_heads():
+            raise ValueError(f"there is no head {head!r}; there are: {', '.join(list_heads())}")
+        self.head, self.device, self.monitor = head, device, monitor
+        self._model: Model | None = None
         self._team: Team | None = None
 
     @classmethod
@@ -100,8 +107,9 @@ class Learner:
         learner = cls.__new__(cls)
         learner.settings = _settings(LearnSettings(), settings)
         learner.method = model.history[-1].method if model.history else "remix"
-        learner.method = learner.method if learner.method in METHODS else "remix"
-        learner._start, learner.device, learner.monitor, learner._team = Start.of(model), device, monitor, None
+        learner.method = learner.method if learner.method in step_methods() else "remix"
+        learner.head, learner.device, learner.monitor, learner._team = model.classifier.head.kind, device, monitor, None
+        learner._model, learner._network = model, opened(model)
         return learner
 
     @classmethod
@@ -165,24 +173,29 @@ class Learner:
     @property
     def model(self) -> Model:
         """Everything that was learned. Raises RuntimeError before the first step."""
-        if self._start.model is None:
+        if self._model is None:
             raise RuntimeError("nothing is learned yet: call learn(data) first")
-        return self._start.model
+        return self._model
 
     @property
     def classes(self) -> tuple[str, ...]:
         """Names of the classes, by label."""
-        return self._start.model.classes if self._start.model else ()
+        return self._model.classes if self._model else ()
 
     @property
     def history(self) -> tuple[LearnStep, ...]:
         """The steps so far, oldest first."""
-        return self._start.model.history if self._start.model else ()
+        return self._model.history if self._model else ()
 
     @property
     def preprocessing(self) -> Preprocessing:
         """What is done to images."""
-        return self._start.preprocessing
+        return self._network.preprocessing
+
+    @property
+    def dreams(self) -> bool:
+        """Whether its method dreams the old classes."""
+        return create_method(self.method).dream_work(1)[0] > 0
 
     # --- learning ---
 
@@ -225,14 +238,18 @@ class Learner:
         chosen = settings or self.settings
         return take_in(data, self.preprocessing, classes=classes, holdout=chosen.holdout, seed=chosen.seed)
 
-    def learn_intake(self, data: Intake, settings: LearnSettings, *, extend: bool = False, name: str = "") -> Outcome:
+    def learn_intake(
+        self, data: Intake, settings: LearnSettings, *, extend: bool = False, name: str = ""
+    ) -> LearnOutcome:
         """The step itself, on data that were read."""
         if self._team is None:
             self._team = _team(self.device)
         outcome = learn_step(
-            self._start, data, self.method, settings, extend=extend, name=name, team=self._team, monitor=self.monitor
-        )
-        self._start, self.notes, self.skipped = Start.of(outcome.model), outcome.notes, data.skipped
+            self._network, self._model, data, self.method, settings, extend=extend, name=name, head=self.head,
+            team=self._team, monitor=self.monitor,
+        )  # fmt: skip
+        self._model, self._network = outcome.model, opened(outcome.model)
+        self.notes, self.skipped = outcome.notes, data.skipped
         return outcome
 
     # --- use ---
@@ -314,10 +331,18 @@ def _settings(base: LearnSettings, changes: Mapping[str, Any]) -> LearnSettings:
 
 
 def _checked_method(method: str) -> str:
-    if method not in METHODS:
+    known = step_methods()
+    if method not in known:
         hint = ": learn all classes in one step for that" if method == "joint" else ""
-        raise ValueError(f"method {method!r} cannot be used here{hint}; there are: {', '.join(METHODS)}")
+        raise ValueError(f"method {method!r} cannot be used here{hint}; there are: {', '.join(known)}")
     return method
+
+
+def _usual_size(name: str, options: Mapping[str, Any]) -> int | None:
+    """Of networks made for photographs of 224 pixels, a smaller one."""
+    usual: Any = backbone_options(name).get("input_shape")
+    photographs = isinstance(usual, Sequence) and usual[1] == 224 and "input_shape" not in options
+    return _PHOTO_SIZE if photographs else None
 
 
 def _team(device: str) -> Team:

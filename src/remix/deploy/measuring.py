@@ -16,7 +16,7 @@ from remix.data.errors import left_out
 from remix.deploy.head_order import HeadOrder, order_of_names, settle_order
 from remix.deploy.sources import NetworkFile, read_names
 from remix.learning import Model, save_model
-from remix.learning.devices import as_device, on_device
+from remix.learning.team import as_device
 from remix.networks import Backbone
 from remix.networks.probe import evaluating, probe_images
 from remix.statistics import (
@@ -115,7 +115,7 @@ def measure_folder(
 
     """
     names = read_names(network.names) if network.names else None
-    bare = on_device(network.load(), as_device(device))
+    bare = network.load().to(as_device(device))
     data, skipped = read_images(images, bare.preprocessing)
     order_of_names(data.classes, names, bare.classifier.head.num_classes)
     display.say(f"{len(data)} images of {len(data.classes)} classes at {bare.preprocessing.size} pixels")

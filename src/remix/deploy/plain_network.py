@@ -26,13 +26,7 @@ class PlainNetwork(nn.Module):
         super().__init__()
         backbone: Any = model.classifier.backbone
         self.backbone = copy.deepcopy(backbone).cpu().float()
-        head = model.classifier.head
-        parts = [head.classifier(task) for task in range(len(head.task_sizes))]
-        self.fc = nn.Linear(head.feature_dim, head.num_classes, bias=head.bias)
-        with torch.no_grad():
-            self.fc.weight.copy_(torch.cat([part.weight for part in parts]))
-            if head.bias:
-                self.fc.bias.copy_(torch.cat([part.bias for part in parts]))
+        self.fc = model.classifier.head.plain().cpu().float()
         self.eval()
         self.requires_grad_(False)
 

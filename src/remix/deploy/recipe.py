@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from remix.data import Augment
-from remix.deploy.extending import ExtendDiagonal, ExtendLaplace
-from remix.deploy.few_images import FewImagesDiagonal, FewImagesLaplace
-from remix.inversion import LayerwiseSettings, PriorKind, PriorSettings, Schedule
-from remix.learning import Method, Sgd
-from remix.methods import create_method
+from remix.inversion import LayerwiseSettings, PriorSettings, Schedule
+from remix.learning import Method, Training
+from remix.methods import create_method, list_methods, method_class
 from remix.networks import Backbone
-from remix.networks.cut import last_stage
+from remix.networks.probe import block_shapes
 
-__all__ = ["METHODS", "LearnSettings", "Recipe", "frozen_blocks", "make_recipe"]
-
-METHODS = ("remix", "pmi", "lwf", "finetune")
-"""Methods that work on the maps of a network that was cut, and on a single step at a time."""
-WITHOUT_DREAMS = ("lwf", "finetune")
-"""Of these, those that do not dream."""
+__all__ = ["LearnSettings", "Recipe", "frozen_blocks", "make_recipe", "step_methods"]
 
 _SMALL = 5000  # images: so few do not train the lower blocks of a network better than they are
 
@@ -41,6 +34,7 @@ class LearnSettings:
         flip: whether images may be mirrored left to right; by default if they are in colour.
         holdout: fraction of the images kept apart, to choose the best epoch and to test; 0 for none.
         patience: epochs without a better one after which training stops.
+        prior: kind of covariance that dreams are held to, such as laplace or dense; laplace by default.
         seed: of everything random.
 
     Raises:
@@ -58,6 +52,7 @@ class LearnSettings:
     flip: bool | None = None
     holdout: float = 0.2
     patience: int | None = None
+    prior: str | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -69,6 +64,8 @@ class LearnSettings:
             raise ValueError(f"lr must be above 0 and below 100, such as 0.01, got {self.lr}")
         if not 0 <= self.holdout < 1:
             raise ValueError(f"holdout must be within 0 (nothing) and 1, got {self.holdout}")
+        if self.prior is not None:
+            PriorSettings(self.prior)  # raises for an unknown one
         if self.seed < 0:
             raise ValueError(f"seed must not be negative, got {self.seed}")
 
@@ -114,7 +111,8 @@ def frozen_blocks(wanted: int | str | None, backbone: Backbone, trained: bool, i
     if wanted == "none":
         return 0
     if wanted == "last-stage":
-        return last_stage(backbone)
+        sizes = [shape[1:] for shape in block_shapes(backbone)[1:]]
+        return next(number for number, size in enumerate(sizes) if size == sizes[-1])
     if isinstance(wanted, str) and wanted.isdigit():
         wanted = int(wanted)
     if isinstance(wanted, str):
@@ -138,33 +136,29 @@ def make_recipe(
     size: int,
     images: int,
     old_classes: int = 0,
-    laplace: bool = True,
-    extend: bool = False,
+    covariances: bool = True,
 ) -> Recipe:
     """Settle a step.
 
     Args:
-        method: one of `METHODS`.
+        method: one of `step_methods`.
         settings: what was asked for.
         trained: whether the network came with weights.
         frozen: number of frozen blocks.
         channels, size: of the images.
         images: to learn from.
         old_classes: known before this step.
-        laplace: whether the model's statistics hold covariances, or are yet to be measured.
-        extend: whether some images are of known classes.
+        covariances: whether the model's statistics hold those of the prior, or are yet to be measured.
 
     Raises:
         ValueError: for a method that cannot be used here.
 
     """
-    if method not in METHODS:
+    if method not in step_methods():
         raise ValueError(
-            f"the method {method!r} cannot extend a model step by step; there are: {', '.join(METHODS)}. "
+            f"the method {method!r} cannot extend a model step by step; there are: {', '.join(step_methods())}. "
             "Others can be compared with: remix run"
         )
-    if extend and method == "lwf":
-        raise ValueError("the method lwf has no place for images of known classes: extend with remix, pmi or finetune")
     tuned = trained or frozen > 0
     batch = min(settings.batch or (32 if images <= _SMALL else 128), images)
     batches = math.ceil(images / batch)
@@ -172,36 +166,44 @@ def make_recipe(
     of_head = settings.epochs or (_passes(80, batches, 8, 40) if tuned else min(epochs, 8))
     lr = settings.lr or (0.004 if tuned else 0.05)
     flip = channels == 3 if settings.flip is None else settings.flip
-    recipe = Recipe(
-        create_method("finetune"),
+    first = _falling(epochs, lr)
+    if method in ("remix", "pmi"):
+        kind = "none" if method == "pmi" else (settings.prior or "laplace") if covariances else "diagonal"
+        chosen: dict[str, Any] = {
+            "first": first,
+            "head": Training(of_head, 10 * lr if tuned else 2 * lr),
+            "last_block": Training(0, 0.0),
+            "network": _falling(epochs, 0.5 * lr if tuned else 0.2 * lr),
+            "balance": Training(of_head, 2.5 * lr if tuned else 0.4 * lr),
+            "samples": (settings.samples or (30 if frozen else 40)) * max(old_classes, 1),
+            "samples_per_task": 0,
+            "spread": 1.5 if tuned else 1.0,
+            "selection": False,  # selectors need more images than there are
+            "follow": "shift",
+            "bounded": True,
+            "inversion": _inversion(frozen > 0, kind),
+        }
+    else:
+        chosen = {name: first for name in ("first", "later") if hasattr(method_class(method), name)}
+    return Recipe(
+        create_method(method, **chosen),
         batch,
         Augment(size // 8 if size > 8 else 1, flip),
         settings.views or 3,
         adapt_batchnorm=not tuned,
         patience=settings.patience or max(4, epochs // 3),
     )
-    first = _falling(epochs, lr)
-    if method in WITHOUT_DREAMS:
-        return replace(recipe, method=create_method(method, first=first, later=first))
-    schedule: dict[str, Any] = {
-        "first": first,
-        "head": Sgd(of_head, 10 * lr if tuned else 2 * lr),
-        "last_block": Sgd(0, 0.0),
-        "network": _falling(epochs, 0.5 * lr if tuned else 0.2 * lr),
-        "balance": Sgd(of_head, 2.5 * lr if tuned else 0.4 * lr),
-        "samples": (settings.samples or (30 if frozen else 40)) * max(old_classes, 1),
-        "samples_per_task": 0,
-        "spread": 1.5 if tuned else 1.0,
-        "inversion": _inversion(frozen > 0, "none" if method == "pmi" else "laplace" if laplace else "diagonal"),
-    }
-    kinds = (ExtendLaplace, ExtendDiagonal) if extend else (FewImagesLaplace, FewImagesDiagonal)
-    return replace(recipe, method=kinds[0 if laplace and method == "remix" else 1](**schedule))
 
 
-def _falling(epochs: int, lr: float) -> Sgd:
+def step_methods() -> list[str]:
+    """The methods that can go on from a model file."""
+    return [name for name in list_methods() if method_class(name).by_steps]
+
+
+def _falling(epochs: int, lr: float) -> Training:
     """A rate that falls twice on the way, where there is room for it."""
     steps = tuple(dict.fromkeys(step for step in (round(epochs * 0.6), round(epochs * 0.85)) if 0 < step < epochs))
-    return Sgd(epochs, lr, steps)
+    return Training(epochs, lr, steps)
 
 
 def _passes(steps: int, batches: int, least: int, most: int) -> int:
@@ -214,7 +216,7 @@ def _epochs_from_scratch(images: int) -> int:
     return max(20, min(60, round(60 * (500 / max(images, 1)) ** 0.37)))
 
 
-def _inversion(at_the_cut: bool, kind: PriorKind) -> LayerwiseSettings:
+def _inversion(at_the_cut: bool, kind: str) -> LayerwiseSettings:
     prior = PriorSettings(kind, "nll", 0.5)
     if at_the_cut:
         return LayerwiseSettings(Schedule(24, 0.3, milestones=(16,)), Schedule(1, 0.05), prior=prior)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from remix.data import IMAGENET, Preprocessing
 from remix.learning import Model, load_model
-from remix.networks import backbone_options, file_options, load_classifier
+from remix.networks import Classifier, open_network
 from remix.statistics import Memory
 from remix.support.documents import DocumentError, parse_json
 from remix.support.files import read_limited
@@ -53,29 +51,16 @@ class NetworkFile:
         """
         if self.backbone is None:
             raise ValueError("weights alone do not say what network they belong to: give --backbone (remix backbones)")
-        options = {**file_options(self.backbone, self.weights), **read_options(self.options)}
-        if self.size is not None:
-            if self.size < 1:
-                raise ValueError(f"--size must be at least 1 pixel, got {self.size}")
-            channels = _default_shape(self.backbone)[0]
-            options["input_shape"] = (channels, self.size, self.size)
-        try:
-            classifier = load_classifier(self.backbone, self.weights, **options).eval()
-        except TypeError as error:  # an option that the backbone does not have
-            raise ValueError(str(error)) from error
-        backbone: Any = classifier.backbone
-        channels, height, width = backbone.input_shape
-        if height != width:
-            raise ValueError(f"{self.backbone!r} takes images of {height} x {width} pixels; only squares can be made")
-        mean = read_numbers("--mean", self.mean) or (IMAGENET.mean if channels == 3 else (0.0,) * channels)
-        std = read_numbers("--std", self.std) or (IMAGENET.std if channels == 3 else (1.0,) * channels)
+        mean, std = read_numbers("--mean", self.mean), read_numbers("--std", self.std)
+        found = open_network(self.backbone, read_options(self.options), self.weights, self.size, mean, std)
+        if found.head is None:
+            raise ValueError(f"{self.weights} holds no head (fc, linear or head), so it names no classes")
+        classifier = Classifier(found.backbone, found.head).eval()
         outputs = classifier.head.num_classes
         names = read_names(self.names) if self.names else tuple(str(i) for i in range(outputs))
         if len(names) != outputs:
             raise ValueError(f"--names has {len(names)} names, but the head in {self.weights} has {outputs} outputs")
-        preprocessing = Preprocessing(height, channels, mean, std)
-        provenance = {"weights": Path(self.weights).name}
-        return Model(classifier, self.backbone, options, names, preprocessing, None, provenance)
+        return Model(classifier, self.backbone, found.options, names, found.preprocessing, None, found.provenance)
 
 
 @dataclass(frozen=True)
@@ -160,11 +145,3 @@ def _value(text: str) -> Any:
     except DocumentError:
         return text
     return value if isinstance(value, bool | int | float | str) else text
-
-
-def _default_shape(name: str) -> Sequence[int]:
-    """Where a name settles the input shape, the network has to be asked for it."""
-    shape: Any = backbone_options(name).get("input_shape")
-    if isinstance(shape, Sequence):
-        return shape
-    raise ValueError(f"the size of images for {name!r} is fixed: leave --size out")

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from remix.data import DataError, ImageDataset, Preprocessing, Task
 from remix.data.intake import Intake
-from remix.deploy.recipe import WITHOUT_DREAMS, LearnSettings, Recipe, frozen_blocks, make_recipe
+from remix.deploy.recipe import LearnSettings, Recipe, frozen_blocks, make_recipe
 from remix.learning import (
     BestEpoch,
-    FrozenTrunk,
+    Engine,
     LearnStep,
     Model,
     Monitor,
@@ -24,54 +24,17 @@ from remix.learning import (
     check_class_names,
     check_step_name,
 )
-from remix.learning import Learner as Engine
-from remix.methods.pmi import Pmi
-from remix.networks import Backbone, Classifier
-from remix.networks.cut import cut
-from remix.networks.probe import evaluating
-from remix.statistics import LayerMeter, LayerStatistics, Memory, batchnorm_points
+from remix.networks import Classifier, Items, OpenedNetwork, create_head
+from remix.statistics import Memory
 
-__all__ = ["Outcome", "Start", "learn_step", "new_engine"]
+__all__ = ["LearnOutcome", "learn_step", "new_engine", "opened"]
 
 _TESTED_DREAMS = 0.2  # of the pseudo-samples are not trained on but tested on
 _ENOUGH_DREAMS = 20
-_FROM_ELSEWHERE = {"weights", "adopted"}  # what the provenance of a network says that was trained before its first step
 
 
 @dataclass(frozen=True, eq=False)
-class Start:
-    """A network before its first step, or a model.
-
-    Attributes:
-        backbone: the network; it is copied, never changed.
-        name: that it is registered under.
-        options: of ``create_backbone(name, **options)``.
-        preprocessing: of images.
-        trained: whether it has weights of earlier training.
-        model: the model, if there is one.
-        provenance: what to note about where it comes from.
-
-    """
-
-    backbone: Backbone
-    name: str
-    options: Mapping[str, Any]
-    preprocessing: Preprocessing
-    trained: bool = False
-    model: Model | None = None
-    provenance: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, model: Model) -> Start:
-        """Going on with a model."""
-        return cls(
-            model.classifier.backbone, model.backbone, model.options, model.preprocessing,
-            trained=not _FROM_ELSEWHERE.isdisjoint(model.provenance), model=model, provenance=model.provenance,
-        )  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
-class Outcome:
+class LearnOutcome:
     """What a step gave.
 
     Attributes:
@@ -86,26 +49,38 @@ class Outcome:
     notes: tuple[str, ...]
 
 
+def opened(model: Model) -> OpenedNetwork:
+    """The network of a model."""
+    classifier = model.classifier
+    return OpenedNetwork(
+        classifier.backbone, model.backbone, model.options, model.preprocessing, classifier.head, model.provenance
+    )
+
+
 def learn_step(
-    start: Start,
+    network: OpenedNetwork,
+    model: Model | None,
     data: Intake,
     method: str,
     settings: LearnSettings,
     *,
     extend: bool = False,
     name: str = "",
+    head: str = "linear",
     team: Team | None = None,
     monitor: Monitor | None = None,
-) -> Outcome:
+) -> LearnOutcome:
     """Learn the classes of the data.
 
     Args:
-        start: a network or model.
+        network: that learns; it is copied, never changed.
+        model: that it is of, or None in the first step.
         data: images of the new classes, and with ``extend`` of known ones.
-        method: one of `remix.deploy.recipe.METHODS`.
+        method: one of `remix.deploy.recipe.step_methods`.
         settings: what was asked for.
         extend: whether images of known classes are to be added to these.
         name: of the step, for the history.
+        head: kind of head in the first step.
         team: device and precision.
         monitor: told of everything that happens.
 
@@ -115,119 +90,90 @@ def learn_step(
 
     """
     check_step_name(name)
-    before = start.model.classes if start.model else ()
+    before = model.classes if model else ()
     extended = tuple(one for one in data.classes if one in before)
     _check_names(extended, before, data.classes, extend)
     new = tuple(one for one in data.classes if one not in before)
-    check_class_names((*before, *new))
-    backbone: Any = copy.deepcopy(start.backbone)
-    frozen = start.model.frozen if start.model else 0
-    notes = []
-    if start.model is None:
-        frozen = frozen_blocks(settings.freeze, backbone, start.trained, len(data.train))
+    names = (*before, *new)
+    check_class_names(names)
+    if model is None:
+        frozen = frozen_blocks(settings.freeze, network.backbone, network.trained, len(data.train))
     elif settings.freeze is not None or settings.size is not None:
         raise ValueError("freeze and size are chosen in the first step; this model keeps what it has")
+    else:
+        frozen = model.frozen
+    preprocessing = network.preprocessing
     recipe = make_recipe(
         method,
         settings,
-        trained=start.trained,
+        trained=network.trained,
         frozen=frozen,
-        channels=start.preprocessing.channels,
-        size=start.preprocessing.size,
+        channels=preprocessing.channels,
+        size=preprocessing.size,
         images=len(data.train),
         old_classes=len(before),
-        laplace=start.model is None or _has_covariances(start.model, frozen),
-        extend=bool(extended),
+        covariances=model is None or _has_covariances(model, settings.prior or "laplace"),
     )
-    if start.model is not None:
-        _check_statistics(start.model, recipe)
-    engine = new_engine(start, backbone, frozen, recipe, settings.seed, team, monitor)
-    names = (*before, *new)
+    if extended:
+        recipe.method.stages("extend")  # raises if it cannot
+    if model is not None:
+        _check_statistics(model, recipe)
+    backbone = copy.deepcopy(network.backbone)
+    top = copy.deepcopy(model.classifier.head) if model else create_head(head, backbone.feature_dim)
+    memory = model.memory if model else None
+    engine = new_engine(Classifier(backbone, top), preprocessing, recipe, frozen, memory, settings.seed, team, monitor)
     train, held = (_renamed(part, names) for part in (data.train, data.held))
-    watch = _Watch(engine, held)
+    watch, notes = _Watch(engine, held), list[str]()
     if len(held):
         engine.best = BestEpoch(watch.judge, recipe.patience)
     else:
         notes.append("nothing is held out: every epoch is trained, and there is no test")
     task = Task(engine.tasks, train, held, range(len(before), len(names)), new, tuple(range(len(new))))
     engine.learn(task, watch.safe_point)
-    accuracies = watch.accuracies(len(before))
     counts = train.counts()
-    step = LearnStep(
-        data.classes, tuple(counts[one] for one in data.classes), method, accuracies, extended=extended, name=name
-    )
-    history = (*(start.model.history if start.model else ()), step)
-    classifier = Classifier(backbone, engine.student.head).cpu().requires_grad_(True).eval()
-    model = Model(
-        classifier, start.name, dict(start.options), names, start.preprocessing,
-        engine.memory.to("cpu"), start.provenance, history, frozen,
+    images = tuple(counts[one] for one in data.classes)
+    step = LearnStep(data.classes, images, method, watch.accuracies(len(before)), extended=extended, name=name)
+    learned = Model(
+        engine.student.cpu().requires_grad_(True).eval(), network.name, dict(network.options), names, preprocessing,
+        engine.memory.to("cpu"), network.provenance, (*(model.history if model else ()), step), frozen,
     )  # fmt: skip
-    return Outcome(model, step, tuple(notes))
+    return LearnOutcome(learned, step, tuple(notes))
 
 
 def new_engine(
-    start: Start,
-    backbone: Backbone,
-    frozen: int,
+    student: Classifier,
+    preprocessing: Preprocessing,
     recipe: Recipe,
+    frozen: int,
+    memory: Memory | None = None,
     seed: int = 0,
     team: Team | None = None,
     monitor: Monitor | None = None,
 ) -> Engine:
-    """An engine at the start; it works on ``backbone`` itself, and on copies of the model's head and memory."""
-    trunk, top = None, backbone
-    if frozen:
-        lower, top = cut(backbone, frozen)
-        trunk = FrozenTrunk(lower, recipe.views)
-    engine = Engine(
-        top,
-        recipe.method,
-        start.preprocessing.normalisation,
-        recipe.augment,
-        batch_size=recipe.batch,
-        bias=start.model.classifier.head.bias if start.model else False,
-        seed=seed,
-        team=team,
-        monitor=monitor,
-        trunk=trunk,
+    """An engine for a step."""
+    return Engine(
+        student, recipe.method, preprocessing.normalisation, recipe.augment, batch_size=recipe.batch, seed=seed,
+        team=team, monitor=monitor, memory=memory, start=frozen, views=recipe.views,
         adapt_batchnorm=recipe.adapt_batchnorm,
-    )
-    if start.model is not None:
-        engine.student.head = copy.deepcopy(start.model.classifier.head).to(engine.team.device)
-        memory = (start.model.memory or Memory()).to(engine.team.device)
-        if isinstance(recipe.method, Pmi):
-            memory.layers = _fitting_layers(memory.layers, recipe.method.layer_meters(engine))
-        engine.memory = memory
-    recipe.method.check(top)
-    return engine
-
-
-def _fitting_layers(layers: Mapping[str, LayerStatistics], meters: Sequence[LayerMeter]) -> dict[str, LayerStatistics]:
-    """Of statistics that may be of the whole network or of another method, those that are measured now."""
-    found = [meter.as_measured(layer) for layer in layers.values() for meter in meters]
-    return {layer.key: layer for layer in found if layer is not None}
+    )  # fmt: skip
 
 
 class _Watch:
-    """Judges a learner on images and pseudo-samples that it is not trained on."""
+    """Judges an engine on images and pseudo-samples that it is not trained on."""
 
     def __init__(self, engine: Engine, held: ImageDataset) -> None:
         self.engine, self.held = engine, held
         self.dreams: TensorReplay | None = None
-        self.taken = False
 
     def safe_point(self) -> None:
         """After dreaming, take a part of the dreams for testing."""
         replay = self.engine.replay
-        if self.taken or not isinstance(replay, TensorReplay):
+        if self.dreams is not None or not isinstance(replay, TensorReplay):
             return
-        self.taken = True
         count = int(_TESTED_DREAMS * len(replay))
+        self.dreams = replay
         if count >= _ENOUGH_DREAMS:
-            self.dreams = TensorReplay(*(part[:count] for part in _parts(replay)))
-            self.engine.replay = TensorReplay(*(part[count:] for part in _parts(replay)))
-        else:
-            self.dreams = replay
+            self.dreams, self.engine.replay = replay[:count], replay[count:]
 
     def judge(self) -> float:
         """Cross-entropy over all classes: of held-out images and of dreams, by the numbers of classes they are of."""
@@ -238,26 +184,19 @@ class _Watch:
         old = self._mean_loss(self.dreams.batches(100))
         return (old * old_classes + new * held_classes) / (old_classes + held_classes)
 
-    def _mean_loss(self, batches: Any) -> float:
+    def _mean_loss(self, batches: Iterable[tuple[Items, Tensor]]) -> float:
         total, count = 0.0, 0
-        with evaluating(self.engine.student):
-            for images, labels in batches:
-                logits = self.engine.student(images)
-                total += float(nn.functional.cross_entropy(logits, labels, reduction="sum"))
-                count += len(labels)
+        for logits, labels in self.engine.logits(batches):
+            total += float(cross_entropy(logits, labels, reduction="sum"))
+            count += len(labels)
         return total / count
 
     def accuracies(self, old_classes: int) -> dict[str, float]:
         """In percent, by what was tested."""
-        found = {}
-        if len(self.held):
-            right, count = self.engine.evaluate(self.held)
-            found["new classes, held-out images" if old_classes else "held-out images"] = 100 * right / count
-        return found
-
-
-def _parts(replay: TensorReplay) -> tuple[Tensor, Tensor, Tensor]:
-    return replay.images, replay.labels, replay.logits
+        if not len(self.held):
+            return {}
+        right, count = self.engine.evaluate(self.held)
+        return {"new classes, held-out images" if old_classes else "held-out images": 100 * right / count}
 
 
 def _renamed(data: ImageDataset, names: tuple[str, ...]) -> ImageDataset:
@@ -278,13 +217,11 @@ def _check_names(extended: tuple[str, ...], before: tuple[str, ...], given: tupl
         raise DataError(f"there is only one class, {given[0]}: a classifier needs at least two to begin with")
 
 
-def _has_covariances(model: Model, frozen: int) -> bool:
-    """Whether there is one of the channels of every BatchNorm input that still learns."""
-    backbone: Any = model.classifier.backbone
-    top: Any = cut(backbone, frozen)[1] if frozen else backbone
-    layers = model.memory.layers.values() if model.memory else ()
-    known = {layer.point for layer in layers if layer.view.name == "channels" and layer.normal is not None}
-    return {*batchnorm_points(top)} <= known
+def _has_covariances(model: Model, kind: str) -> bool:
+    """Whether there is a covariance of this kind wherever statistics are taken of what still learns."""
+    layers = model.memory.layers if model.memory else {}
+    known = {key for key, layer in layers.items() if kind in layer.covariances}
+    return {f"{point}:{view.name}" for point, view in model.classifier.backbone.watched(model.frozen)} <= known
 
 
 def _check_statistics(model: Model, recipe: Recipe) -> None:
@@ -294,7 +231,7 @@ def _check_statistics(model: Model, recipe: Recipe) -> None:
             "the model has no record of all its classes (statistics were removed, or measured of a part of them), so "
             "it can be used but not taught: measure them (remix measure), or adopt the network with some of its data"
         )
-    if recipe.method.name in WITHOUT_DREAMS:
+    if not recipe.method.dream_work(1)[0]:
         return
     known = set(model.memory.gaussians.labels if model.memory and model.memory.gaussians else ())
     missing = [name for label, name in enumerate(model.classes) if label not in known]

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from remix.data import Augment
 from remix.learning.method import Method
 from remix.methods import list_methods, method_class
-from remix.networks import backbone_options
+from remix.networks import backbone_options, list_heads
 from remix.support.documents import DocumentError, parse_yaml, read_yaml
 from remix.support.files import why_unreadable
 from remix.support.settings import SettingError, overlay, plain, set_path, unknown_name
@@ -80,10 +80,21 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class NetworkConfig:
-    """The backbone by name, its options, and whether the classifiers on top have a bias."""
+    """The network.
+
+    Attributes:
+        backbone: by name.
+        options: of the backbone.
+        weights: safetensors file to begin with, instead of weights that the seed draws; a head in it is not used.
+        head: linear or cosine.
+        bias: whether the classifiers of a linear head have a bias.
+
+    """
 
     backbone: str = "convnet8"
     options: dict[str, Any] = field(default_factory=dict)
+    weights: str | None = None
+    head: str = "linear"
     bias: bool = False
 
     def __post_init__(self) -> None:
@@ -91,6 +102,10 @@ class NetworkConfig:
         for name in self.options:
             if name not in known:
                 raise unknown_name(name, known, "network.options")
+        if self.head not in list_heads():
+            raise ValueError(f"there is no head {self.head!r}; there are: {', '.join(list_heads())}")
+        if self.bias and self.head != "linear":
+            raise ValueError(f"a head of the kind {self.head!r} has no bias: leave network.bias out")
 
 
 @dataclass(frozen=True)

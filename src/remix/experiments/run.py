@@ -16,20 +16,20 @@ from remix.data import TaskStream
 from remix.deploy.grids import GridRow, save_grid
 from remix.experiments.config import RunConfig
 from remix.experiments.events import Event, MetricsFile, read_events
-from remix.experiments.run_checks import check_run
+from remix.experiments.plan import check_run, network_options, plan_run
 from remix.experiments.run_directory import RunDirectory
-from remix.experiments.run_likelihood import layer_likelihoods
 from remix.experiments.run_monitor import RunMonitor
-from remix.experiments.run_network import create_network, network_options
-from remix.experiments.run_plan import plan_run
 from remix.experiments.run_state import RunState, Saving, check_place
 from remix.inversion import Progress
-from remix.learning.learner import InterruptedInversion, Learner
+from remix.learning.engine import Engine, InterruptedInversion
 from remix.learning.metrics import AccuracyMatrix
 from remix.learning.model_file import Model, save_model
 from remix.learning.monitor import EpochReport
 from remix.learning.team import Team
+from remix.networks import Backbone, Classifier, create_head
+from remix.statistics import Memory
 from remix.support.clock import RunClock
+from remix.support.display import Display
 from remix.support.files import write_text
 from remix.support.machine import command_line, describe_machine
 
@@ -45,7 +45,7 @@ def execute(
     directory: RunDirectory,
     *,
     team: Team | None = None,
-    console: Console | None = None,
+    display: Display | None = None,
     saving: Saving | None = None,
     log: Callable[[Event], None] | None = None,
     test_every: int = 0,
@@ -57,7 +57,7 @@ def execute(
         stream: its tasks.
         directory: its folder; what is there of the same run is gone on with.
         team: device, precision and processes.
-        console: where progress is shown.
+        display: where progress is shown; by default nowhere.
         saving: how often it is saved.
         log: told of every event that is written to ``metrics.jsonl``, those of an earlier process included.
         test_every: test after every so many epochs of a stage and after its last one, for curves; 0 for never.
@@ -72,10 +72,11 @@ def execute(
         KeyboardInterrupt: after Ctrl-C; an inversion under way was saved.
 
     """
-    check_run(config, stream)
+    backbone = check_run(config, stream)
     team = team or Team()
+    display = display or Display(Console(quiet=True))
     with directory.open(config) if team.first else nullcontext():
-        run = _Run(config, stream, directory, team, console or Console(), saving or Saving(), log, test_every)
+        run = _Run(config, stream, backbone, directory, team, display, saving or Saving(), log, test_every)
         return run.finish()
 
 
@@ -83,46 +84,48 @@ def execute(
 class _Run:
     config: RunConfig
     stream: TaskStream
+    backbone: Backbone
     directory: RunDirectory
     team: Team
-    console: Console
+    display: Display
     saving: Saving
     log: Callable[[Event], None] | None
     test_every: int = 0
 
     def __post_init__(self) -> None:
         config, directory = self.config, self.directory
-        self.learner = Learner(
-            create_network(config),
+        options = {"bias": True} if config.network.bias else {}
+        head = create_head(config.network.head, self.backbone.feature_dim, **options)
+        self.engine = Engine(
+            Classifier(self.backbone, head),
             config.settings,
             self.stream.normalisation,
             config.augment,
             batch_size=config.batch_size,
-            bias=config.network.bias,
             seed=config.seed,
             team=self.team,
         )
         self.state = RunState(directory.checkpoints, self.saving)
-        found = self.state.load(self.learner) or {}
-        found |= self.state.load_inversion(self.learner)
+        found = self.state.load(self.engine) or {}
+        found |= self.state.load_inversion(self.engine)
         self.team.fabric.barrier()  # nobody may write before everybody has read
         told: dict[str, Any] = {"metrics": 0, "seconds": {}, "processor": 0.0, "peak": 0} | found
         self.matrix = AccuracyMatrix.from_dict(told["matrix"]) if "matrix" in told else AccuracyMatrix()
         plan, first = plan_run(config, self.stream), self.team.first
-        check_place(self.learner, self.matrix, plan)
+        check_place(self.engine, self.matrix, plan)
         metrics = MetricsFile(directory.metrics if first else None, told["metrics"], self.log)
         self.monitor = RunMonitor(
             plan,
-            self.console,
+            self.display,
             directory.log if first else None,
             metrics,
             RunClock(told["seconds"], told["processor"], told["peak"]),
             self._inversion_step,
             self._test_after_epoch,
             # What goes on within an inversion was saved before it, and comes to where it stood once more.
-            read_events(directory.metrics).events if first and self.learner.inversion else (),
+            read_events(directory.metrics).events if first and self.engine.inversion else (),
         )
-        self.learner.monitor = self.monitor
+        self.engine.monitor = self.monitor
         if len(self.matrix):
             self.monitor.accuracy = f"{self.matrix.accuracy(average='macro'):.1f} %"
         if self.log is not None:
@@ -136,11 +139,11 @@ class _Run:
             )
 
     def finish(self) -> dict[str, Any]:
-        monitor, learner = self.monitor, self.learner
-        goes_on = bool(learner.done or learner.inversion)
+        monitor, engine = self.monitor, self.engine
+        goes_on = bool(engine.done or engine.inversion)
         try:
             with monitor.display:
-                for index in range(learner.tasks, len(self.stream)):
+                for index in range(engine.tasks, len(self.stream)):
                     monitor.start_task(index, goes_on)
                     goes_on = False
                     self._learn(index)
@@ -149,15 +152,15 @@ class _Run:
             monitor.close()
 
     def _learn(self, index: int) -> None:
-        learner, monitor, stream = self.learner, self.monitor, self.stream
-        task = stream.seen(index) if learner.method.joint else stream[index]
+        engine, monitor, stream = self.engine, self.monitor, self.stream
+        task = stream.seen(index) if engine.method.keeps_images else stream[index]
         try:
-            learner.learn(task, self._safe_point)
+            engine.learn(task, self._safe_point)
         except InterruptedInversion as stop:
             if stop.checkpoint is not None and self.team.first:
                 stop.saved = self.state.write_inversion(index, stop.checkpoint, self._about())
             raise
-        monitor.likelihood(layer_likelihoods(learner.memory))
+        monitor.likelihood(layer_likelihoods(engine.memory))
         monitor.begin_phase(0, "evaluate")
         self.matrix.add_row(*self._test(index))
         monitor.end_phase()
@@ -168,7 +171,7 @@ class _Run:
         self._save()
 
     def _test(self, index: int) -> tuple[list[int], list[int]]:
-        return self.learner.evaluate_tasks([self.stream.test(before) for before in range(index + 1)])
+        return self.engine.evaluate_tasks([self.stream.test(before) for before in range(index + 1)])
 
     def _test_after_epoch(self, report: EpochReport) -> float | None:
         done = report.epoch + 1
@@ -179,10 +182,10 @@ class _Run:
     # --- saving ---
 
     def _safe_point(self) -> None:
-        learner, monitor = self.learner, self.monitor
-        within = learner.stage_state.epoch > 0
-        if self.team.first and learner.done == 2 and not within and learner.replay is not None:
-            grid_of(learner, self.directory, monitor.task)
+        engine, monitor = self.engine, self.monitor
+        within = engine.stage_state.epoch > 0
+        if self.team.first and engine.done == 2 and not within and engine.replay is not None:
+            grid_of(engine, self.directory, monitor.task)
         if monitor.phase == "remember":
             return  # the task is as good as learned: it is saved with its evaluation
         if not within:
@@ -196,7 +199,7 @@ class _Run:
 
     def _save(self) -> None:
         if self.team.first:
-            self.state.save(self.learner, {"matrix": self.matrix.to_dict(), **self._about()})
+            self.state.save(self.engine, {"matrix": self.matrix.to_dict(), **self._about()})
 
     def _about(self) -> dict[str, Any]:
         """What happened so far, apart from results."""
@@ -212,15 +215,15 @@ class _Run:
     # --- the end ---
 
     def _summarise(self) -> dict[str, Any]:
-        clock, config, learner = self.monitor.clock, self.config, self.learner
+        clock, config, engine = self.monitor.clock, self.config, self.engine
         if self.team.first and not self.directory.model.is_file():
             model = Model(
-                learner.student,
+                engine.student,
                 config.network.backbone,
                 network_options(config),
                 self.stream.classes,
                 self.stream.splits.preprocessing,
-                learner.memory,
+                engine.memory,
                 {"method": config.method, "data": config.data.name, "seed": str(config.seed)},
             )
             save_model(self.directory.model, model)
@@ -244,17 +247,44 @@ class _Run:
         return summary
 
 
-def grid_of(learner: Learner, directory: RunDirectory, task: int) -> None:
-    """Write a picture of the present pseudo-samples, by class. The learner's random numbers are left alone."""
-    assert learner.replay is not None
+def grid_of(engine: Engine, directory: RunDirectory, task: int) -> None:
+    """Write a picture of the present pseudo-samples, by class. The engine's random numbers are left alone."""
+    assert engine.replay is not None
     generator = torch.Generator().manual_seed(task)
-    images, labels = learner.replay.preview(_PREVIEW, generator)
-    names = [record.name for record in learner.memory.classes]
+    found = engine.replay.preview(_PREVIEW, generator)
+    if found is None:
+        return
+    images, labels = found
+    names = [record.name for record in engine.memory.classes]
     rows = []
     for label, name in list(enumerate(names))[:_MOST_CLASSES]:
-        found = images[labels == label][:_PER_CLASS]
-        if len(found):
-            rows.append(GridRow(name, learner.normalisation.denormalise(found).float().cpu() / 255))
+        shown = images[labels == label][:_PER_CLASS]
+        if len(shown):
+            rows.append(GridRow(name, engine.normalisation.denormalise(shown).float().cpu() / 255))
     if rows:
-        title = f"what {learner.method.name} dreams of the old classes before task {task + 1}"
+        title = f"what {engine.method.name} dreams of the old classes before task {task + 1}"
         save_grid(directory.dreams / f"task-{task + 1}.png", rows, title)
+
+
+def layer_likelihoods(memory: Memory) -> list[dict[str, Any]]:
+    """For every layer whose covariance was just fitted, in nats per coordinate, as plain JSON.
+
+    ``gain`` is that over the diagonal Gaussian on what was fitted to, so in-sample; ``validation_gain`` that on rows
+    left out of the fit, or None: a fit to the moments of several tasks has no rows to leave out.
+    """
+    found = []
+    for key, layer in memory.layers.items():
+        report = layer.normal.report if layer.normal is not None else None
+        if report is not None:
+            found.append(
+                {
+                    "layer": key,
+                    "coordinates": report.dim,
+                    "samples": report.samples,
+                    "log_likelihood": report.train_log_likelihood,
+                    "diagonal": report.diagonal_train_log_likelihood,
+                    "gain": report.train_gain,
+                    "validation_gain": report.validation_gain,
+                }
+            )
+    return found

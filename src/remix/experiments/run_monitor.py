@@ -8,10 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from remix.experiments.events import Event, MetricsFile
-from remix.experiments.run_plan import RunPlan
+from remix.experiments.plan import RunPlan
 from remix.inversion import Progress
 from remix.learning.monitor import EpochReport, Monitor
 from remix.support.clock import RunClock
@@ -28,7 +26,7 @@ class RunMonitor(Monitor):
 
     Args:
         plan: what will be done.
-        console: where to show it.
+        display: where to show it.
         log: a text file; None for nowhere.
         metrics: the file of events.
         clock: for time and memory.
@@ -41,7 +39,7 @@ class RunMonitor(Monitor):
     def __init__(
         self,
         plan: RunPlan,
-        console: Console,
+        display: Display,
         log: Path | None,
         metrics: MetricsFile,
         clock: RunClock,
@@ -50,7 +48,7 @@ class RunMonitor(Monitor):
         there: Sequence[Event] = (),
     ) -> None:
         self.plan, self.metrics, self.clock = plan, metrics, clock
-        self.display = Display(console)
+        self.display = display
         self._log = open(os.devnull, "ab") if log is None else open_appending(log)  # noqa: SIM115
         self._there = {_identity(**event) for event in there}
         self._on_inversion, self._test = on_inversion, test
@@ -99,7 +97,7 @@ class RunMonitor(Monitor):
         self.metrics.close()
         self._log.close()
 
-    # --- what the learner tells ---
+    # --- what the engine tells ---
 
     def begin_phase(self, number: int, name: str) -> None:
         """Note the time, and how much was done before."""

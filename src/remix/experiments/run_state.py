@@ -12,17 +12,17 @@ from typing import Any
 
 from torch import Tensor
 
-from remix.experiments.run_plan import RunPlan
+from remix.experiments.plan import RunPlan
 from remix.inversion import Checkpoint, Progress
-from remix.learning.learner import Learner
-from remix.learning.learner_state import learner_tensors, replay_tensors, restore
+from remix.learning.engine import Engine
+from remix.learning.engine_state import engine_tensors, replay_tensors, restore
 from remix.learning.metrics import AccuracyMatrix
 from remix.statistics import DamagedFileError, read_file, write_file
 from remix.support.text import printable
 
 __all__ = ["RunState", "Saving", "check_place"]
 
-_STATE, _REPLAY, _VERSION = "run state", "replay", 1  # kinds of files
+_STATE, _REPLAY, _VERSION = "run state", "replay", 2  # kinds of files; of version 1, states between stages are read
 # What reading a sound file of wrong content may raise.
 _WRONG = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError)
 
@@ -48,7 +48,7 @@ class Saving:
 class RunState:
     """The files of a run under ``checkpoints/``, each replaced as a whole.
 
-    ``state.safetensors`` is where the learner stands. ``replay.safetensors`` are its pseudo-samples, which stay the
+    ``state.safetensors`` is where the engine stands. ``replay.safetensors`` are its pseudo-samples, which stay the
     same for a task and are written once. ``inversion-T.safetensors`` is an unfinished inversion of task T.
 
     Args:
@@ -63,7 +63,7 @@ class RunState:
         self._saved = time.monotonic()
         self._too_large: set[str] = set()  # phases of the present inversion
 
-    # --- the learner ---
+    # --- the engine ---
 
     def due(self, phase_seconds: float | None) -> bool:
         """Whether to save now: at the end of a phase that took so long, or (None) at the end of an epoch."""
@@ -71,25 +71,25 @@ class RunState:
             return True
         return phase_seconds is None and time.monotonic() - self._saved >= self.saving.epochs
 
-    def save(self, learner: Learner, about: dict[str, Any]) -> None:
-        """Write where a learner stands, and plain JSON about the run. Raises OSError; the last one is whole then."""
-        replay = replay_tensors(learner)
-        if replay and self._replay_of != learner.tasks:
-            write_file(self._file("replay"), _REPLAY, _VERSION, replay, {"task": learner.tasks})
-            self._replay_of = learner.tasks
-        tensors, record = learner_tensors(learner)
-        content = {"learner": record, "buffer": bool(replay), "task": learner.tasks, "run": about}
+    def save(self, engine: Engine, about: dict[str, Any]) -> None:
+        """Write where a engine stands, and plain JSON about the run. Raises OSError; the last one is whole then."""
+        replay = replay_tensors(engine)
+        if replay and self._replay_of != engine.tasks:
+            write_file(self._file("replay"), _REPLAY, _VERSION, replay, {"task": engine.tasks})
+            self._replay_of = engine.tasks
+        tensors, record = engine_tensors(engine)
+        content = {"engine": record, "buffer": bool(replay), "task": engine.tasks, "run": about}
         write_file(self._file("state"), _STATE, _VERSION, tensors, content)
         self._saved = time.monotonic()
         self._too_large.clear()
         if not replay:
             self._file("replay").unlink(missing_ok=True)
         for file in self.folder.glob("inversion-*.safetensors"):
-            if learner.done > 1 or file != self._inversion(learner.tasks):
+            if engine.done > 1 or file != self._inversion(engine.tasks):
                 file.unlink(missing_ok=True)
 
-    def load(self, learner: Learner) -> dict[str, Any] | None:
-        """Put a new learner where the saved one stood; returns what `save` was told, or None if nothing was saved.
+    def load(self, engine: Engine) -> dict[str, Any] | None:
+        """Put a new engine where the saved one stood; returns what `save` was told, or None if nothing was saved.
 
         Raises:
             DamagedFileError: if a file is damaged or does not fit.
@@ -98,34 +98,34 @@ class RunState:
         file = self._file("state")
         if not os.path.lexists(file):
             return None
-        tensors, content = read_file(file, _STATE, _VERSION)
+        tensors, content = read_file(file, _STATE, _VERSION, 1)
         replay: dict[str, Tensor] = {}
         try:
             if content["buffer"]:
-                replay, told = read_file(self._file("replay"), _REPLAY, _VERSION)
+                replay, told = read_file(self._file("replay"), _REPLAY, _VERSION, 1)
                 if told["task"] != content["task"]:
                     raise ValueError(f"{self._file('replay').name} is of another task")
                 self._replay_of = content["task"]
-            restore(learner, tensors, content["learner"], replay)
+            restore(engine, tensors, content["engine" if "engine" in content else "learner"], replay)
             return _checked(content["run"])
         except _WRONG as error:
             raise _damaged(file, error) from error
 
     # --- an inversion ---
 
-    def load_inversion(self, learner: Learner) -> dict[str, Any]:
-        """Give a learner that stands before its inversion the unfinished one of the same task, if there is one.
+    def load_inversion(self, engine: Engine) -> dict[str, Any]:
+        """Give a engine that stands before its inversion the unfinished one of the same task, if there is one.
 
         Returns:
             what was to be written down about the run with it.
 
         """
-        file = self._inversion(learner.tasks)
-        if learner.done > 1 or not os.path.lexists(file):
+        file = self._inversion(engine.tasks)
+        if engine.done > 1 or not os.path.lexists(file):
             return {}
-        learner.inversion = Checkpoint.load(file)
+        engine.inversion = Checkpoint.load(file)
         try:
-            return _checked(learner.inversion.record["run"])
+            return _checked(engine.inversion.record["run"])
         except _WRONG as error:
             raise _damaged(file, error) from error
 
@@ -177,14 +177,14 @@ class RunState:
         return self.folder / f"{name}.safetensors"
 
 
-def check_place(learner: Learner, matrix: AccuracyMatrix, plan: RunPlan) -> None:
-    """Whether a learner that was read back stands where its run can come to.
+def check_place(engine: Engine, matrix: AccuracyMatrix, plan: RunPlan) -> None:
+    """Whether a engine that was read back stands where its run can come to.
 
     Raises:
         DamagedFileError: if not: what was saved belongs to another run, or to none.
 
     """
-    tasks, done, epoch = learner.tasks, learner.done, learner.stage_state.epoch
+    tasks, done, epoch = engine.tasks, engine.done, engine.stage_state.epoch
     before, now = plan.tasks[:tasks], plan.tasks[tasks : tasks + 1]
     stages = [stage.epochs for task in now for stage in task.stages]
     begun = before + now if done else before
@@ -193,12 +193,11 @@ def check_place(learner: Learner, matrix: AccuracyMatrix, plan: RunPlan) -> None
         "tasks": len(before) == tasks == len(matrix),
         "phase": done in range(3 + len(stages) if now else 1),
         "epoch": epoch in range(epochs + 1),
-        "classes": [record.name for record in learner.memory.classes]
+        "classes": [record.name for record in engine.memory.classes]
         == [name for task in before for name in task.classes],
-        "head": list(learner.student.head.task_sizes) == [len(task.classes) for task in begun],
-        "teacher": (learner.teacher is not None) == bool(done and before),
-        "pseudo-samples": (learner.replay is not None)
-        == bool(done > 1 and before and any(task.pseudo for task in now)),
+        "head": list(engine.student.head.task_sizes) == [len(task.classes) for task in begun],
+        "teacher": (engine.teacher is not None) == bool(done and before),
+        "pseudo-samples": (engine.replay is not None) == bool(done > 1 and before and any(task.pseudo for task in now)),
         "test images": matrix.counts == tuple(task.test for task in before),
     }
     wrong = [name for name, fits in facts.items() if not fits]

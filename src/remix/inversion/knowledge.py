@@ -106,8 +106,7 @@ class Knowledge:
     def inner_blocks(self) -> dict[int, Block]:
         """The blocks from ``start`` on that do not receive images, by number."""
         blocks = self.backbone.blocks()
-        first = 0 if getattr(self.backbone, "measures_input", False) else 1  # of the top of a network that was cut
-        return {number: blocks[number] for number in range(max(self.start, first), len(blocks))}
+        return {number: blocks[number] for number in range(max(self.start, 1), len(blocks))}
 
     @property
     def _watched(self) -> list[str]:

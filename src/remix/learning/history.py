@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 import os
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
 from remix._version import __version__
-from remix.learning.class_names import LONGEST_NAME, check_class_names, unsafe
 from remix.statistics.records import is_count
 
-__all__ = ["LearnStep", "check_history"]
+__all__ = ["LearnStep", "check_class_names", "check_history", "check_step_name"]
 
+LONGEST_NAME = 200
+"""Characters, of a class or a step."""
 _MOST_STEPS = 1000
 _MOST_ACCURACIES = 100
 
@@ -130,7 +132,7 @@ def check_step_name(name: str) -> None:
 
 
 def _check_text(what: str, text: object) -> None:
-    if not isinstance(text, str) or len(text) > LONGEST_NAME or unsafe(text):
+    if not isinstance(text, str) or len(text) > LONGEST_NAME or _unsafe(text):
         raise ValueError(f"{what} of a step must be a short text without control characters, got {str(text)[:60]!r}")
 
 
@@ -140,3 +142,30 @@ def _check_date(text: object) -> None:
             raise ValueError("no time zone")
     except ValueError as error:
         raise ValueError(f"the date of a step must be ISO 8601 with a time zone, got {str(text)[:60]!r}") from error
+
+
+def check_class_names(names: Sequence[str]) -> None:
+    """Check names of classes; they may be written in any script, but must be safe to print and to use in file names.
+
+    Raises:
+        ValueError: for no names, one that is there twice, is empty, too long, or has control characters or slashes.
+
+    """
+    if not names:
+        raise ValueError("there must be at least one class")
+    seen: set[str] = set()
+    for name in names:
+        if not isinstance(name, str) or not name.strip() or name in (".", ".."):
+            raise ValueError(f"{repr(name)[:60]} is not a name for a class")
+        if len(name) > LONGEST_NAME:
+            raise ValueError(f"the class name {name[:40]!r}... has {len(name)} characters, at most {LONGEST_NAME}")
+        if _unsafe(name) or "/" in name or "\\" in name:
+            raise ValueError(f"the class name {name!r} has control characters or slashes")
+        if name in seen:
+            raise ValueError(f"the class name {name!r} is there twice")
+        seen.add(name)
+
+
+def _unsafe(text: str) -> bool:
+    """Whether it holds what is not shown as itself: control characters, changes of direction, ends of lines."""
+    return any(unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp") for letter in text)

@@ -1,4 +1,4 @@
-"""The losses of training, as pure functions of logits or features.
+"""The losses of training, as pure functions of logits or features; their weights, and those of classes.
 
 Every one is a scalar, a mean over the samples, at least float32; an objective is a weighted sum of them. Labels are
 positions in the class order, so those of the newest task are the last ones.
@@ -6,17 +6,23 @@ positions in the class order, so those of the newest task are the last ones.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 __all__ = [
+    "LabelCounts",
+    "LossScales",
+    "balance_weights",
     "balanced_cross_entropy",
     "hard_distillation",
     "head_cross_entropy",
     "local_cross_entropy",
+    "old_new_weights",
     "projected_feature_distillation",
     "soft_distillation",
 ]
@@ -47,7 +53,7 @@ def balanced_cross_entropy(logits: Tensor, labels: Tensor, class_weights: Tensor
     Args:
         logits: (N, classes).
         labels: (N,).
-        class_weights: (classes,), for example :func:`~remix.learning.class_balance.balance_weights`.
+        class_weights: (classes,), for example `balance_weights`.
 
     Raises:
         ValueError: if a label is out of range or the shapes do not fit.
@@ -147,6 +153,128 @@ def projected_feature_distillation(
     if isinstance(head, nn.Module) and any(parameter.requires_grad for parameter in head.parameters()):
         raise ValueError("the head must be frozen, or it would learn to agree: call head.requires_grad_(False)")
     return functional.mse_loss(_wide(head(features)), _wide(head(teacher_features.detach())))
+
+
+# --- weights ---
+
+
+@dataclass(frozen=True)
+class LossScales:
+    """Weights of the terms of a later task, those of REMIX and PMI by default. They enter a sum.
+
+    Args:
+        local: of the local cross entropy (lambda_ce; R-DFCIL has 0.5).
+        head: of the cross entropy on detached features (lambda_ft; 1.0 in runs of 20 tasks, R-DFCIL has 0).
+        hard: of the hard distillation of old logits (lambda_hkd).
+        relational: of the angle loss (lambda_rkd).
+
+    Raises:
+        ValueError: if a weight is negative or not finite.
+
+    """
+
+    local: float = 0.75
+    head: float = 1.5
+    hard: float = 0.15
+    relational: float = 0.5
+
+    def __post_init__(self) -> None:
+        for name in ("local", "head", "hard", "relational"):
+            weight = getattr(self, name)
+            if not (weight >= 0 and math.isfinite(weight)):
+                raise ValueError(f"the weight {name} must be finite and not negative, got {weight}")
+
+    def for_task(self, new_classes: int, old_classes: int) -> LossScales:
+        """The weights of a task: the more old classes there are to one new, the more distillation counts.
+
+        alpha = log2(new / 2 + 1), beta = sqrt(old / new). Terms of learning are multiplied by (1 + 1 / alpha) / beta,
+        terms of keeping by alpha beta.
+
+        Raises:
+            ValueError: if either number is below 1: the first task has no such weights.
+
+        """
+        if new_classes < 1 or old_classes < 1:
+            raise ValueError(
+                f"loss scales are for a later task, with new and old classes; got {new_classes} and {old_classes}"
+            )
+        alpha = math.log2(new_classes / 2 + 1)
+        beta = math.sqrt(old_classes / new_classes)
+        learning, keeping = (1 + 1 / alpha) / beta, alpha * beta
+        return LossScales(
+            local=self.local * learning,
+            head=self.head * learning,
+            hard=self.hard * keeping,
+            relational=self.relational * keeping,
+        )
+
+
+def balance_weights(counts: Tensor) -> Tensor:
+    """Class weights inverse to the counts (classes,); the most frequent class has weight 1.
+
+    Raises:
+        ValueError: if there is no class or a count is below 1.
+
+    """
+    if counts.dim() != 1 or len(counts) == 0 or bool((counts < 1).any()):
+        raise ValueError(f"counts must be (classes,), each at least 1, got {counts.tolist()}")
+    return counts.max() / counts
+
+
+class LabelCounts:
+    """How often each class was seen in the course of a task. Counting starts at 1, so that no weight is infinite.
+
+    Args:
+        num_classes: of all tasks so far.
+        device: where the labels are.
+
+    """
+
+    def __init__(self, num_classes: int, device: torch.device | str | None = None) -> None:
+        if num_classes < 1:
+            raise ValueError(f"num_classes must be at least 1, got {num_classes}")
+        self.counts = torch.ones(num_classes, dtype=torch.int64, device=device)
+
+    def add(self, labels: Tensor) -> None:
+        """Count a batch of labels (N,), real or pseudo.
+
+        Raises:
+            ValueError: if a label is out of range; nothing is counted then.
+
+        """
+        known = len(self.counts)
+        if labels.numel() and not (int(labels.min()) >= 0 and int(labels.max()) < known):
+            raise ValueError(f"labels must be from 0 to {known - 1}, got {int(labels.min())} to {int(labels.max())}")
+        self.counts += torch.bincount(labels, minlength=known)
+
+    def weights(self) -> Tensor:
+        """Class weights (num_classes,) for `balanced_cross_entropy`."""
+        return balance_weights(self.counts)
+
+
+def old_new_weights(labels: Tensor, old_classes: int, num_classes: int) -> Tensor:
+    """Sample weights of ABD: the share r of old classes for labels of old classes, 1 - r for new ones.
+
+    Args:
+        labels: (N,).
+        old_classes: number of classes before the current task.
+        num_classes: of all tasks so far.
+
+    Returns:
+        (N,), in the default dtype of torch.
+
+    Raises:
+        ValueError: if ``old_classes`` is not between 0 and ``num_classes``.
+
+    """
+    if not 0 <= old_classes <= num_classes or num_classes < 1:
+        raise ValueError(f"old_classes must be from 0 to num_classes={num_classes}, got {old_classes}")
+    share = old_classes / num_classes
+    old = torch.full(labels.shape, share, device=labels.device)
+    return torch.where(labels < old_classes, old, 1 - old)
+
+
+# --- small things ---
 
 
 def _wide(values: Tensor) -> Tensor:

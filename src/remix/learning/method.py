@@ -1,62 +1,80 @@
-"""What a method of class-incremental learning has to say for itself."""
+"""The contract of a method of class-incremental learning."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from remix.learning.replay import Replay
 from remix.learning.stage import Stage
 
 if TYPE_CHECKING:
     from remix.data import ImageDataset
-    from remix.learning.learner import Learner
+    from remix.learning.engine import Engine
     from remix.networks import Backbone
 
-__all__ = ["Method"]
+__all__ = ["Method", "Step"]
+
+Step = Literal["first", "later", "extend"]
+"""Of a learner: its first classes, new classes, or a step in which some images are of classes it knows."""
 
 
 class Method(ABC):
     """A method: what it dreams, how it trains, what it remembers. Settings are the fields of a frozen dataclass.
 
-    All three are called in every task with the learner, whose attributes say what there is: ``student``, ``teacher``
-    (the model before this task, frozen; None in the first), ``memory``, ``replay``, ``old_classes``, ``new_classes``.
-    `stages` is also called for the plan of a run and after an interruption: it only says what will be done.
+    In every task the engine calls, in this order::
+
+        begin(engine)           the head has grown; ``engine.teacher`` is the model before, frozen (None in the first)
+        dream(engine)           pseudo-samples of the old classes; not in the first task
+        stages(step)            what is trained; each stage's ``start(engine)`` when its turn comes
+        remember(engine, data)  what ``engine.memory`` is to keep; the images of the task are seen for the last time
+
+    What there is, the engine's attributes say: ``student``, ``teacher``, ``memory``, ``replay``, ``old_classes``,
+    ``new_classes``, ``generator`` (of everything random), ``pooled(items)`` (features of a batch), ``learning()`` (the
+    modules of the network that may change), ``module(name, make)`` (further modules, saved with it).
     """
 
     name: ClassVar[str] = ""
-    joint: ClassVar[bool] = False
-    """Whether it is trained on the data of all tasks so far: an upper bound, not a method without old data."""
+    keeps_images: ClassVar[bool] = False
+    """Whether it is trained on the images of all tasks so far: an upper bound, not a method without old data."""
+
+    by_steps: ClassVar[bool] = True
+    """Whether it can go on from a model file, which keeps no more than network and memory."""
 
     carried: ClassVar[tuple[str, ...]] = ()
     """Names of modules that are kept from task to task."""
 
-    def check(self, backbone: Backbone) -> None:  # noqa: B027 (most can work with any)
-        """Whether it can come to its end with this network; asked before a run begins.
+    def check(self, backbone: Backbone, start: int = 0) -> None:  # noqa: B027 (most can work with any)
+        """Whether it can come to its end with this network, of which all from block ``start`` on learns.
 
         Raises:
             ValueError: if not; says which setting to change.
 
         """
 
-    def dream(self, learner: Learner) -> Replay | None:
-        """Pseudo-samples of the old classes, from the frozen teacher; called in every task but the first."""
+    def begin(self, engine: Engine) -> None:  # noqa: B027 (nothing is an answer)
+        """A task begins."""
+
+    def dream(self, engine: Engine) -> Replay | None:
+        """Pseudo-samples of the old classes, from the frozen teacher."""
         return None
 
-    def dream_work(self, learner: Learner) -> tuple[int, int]:
-        """What `dream` would cost now: pseudo-samples made, and images sent through the network for them."""
+    def dream_work(self, tasks: int) -> tuple[int, int]:
+        """What `dream` costs after so many tasks: pseudo-samples made, and images sent through the network for them."""
         return 0, 0
 
-    def restore_replay(self, learner: Learner) -> Replay:
-        """The replay of a learner that was saved after it had dreamed; buffers of samples are restored without this."""
+    def restore_replay(self, engine: Engine) -> Replay:
+        """The replay of an engine that was saved after it had dreamed; buffers of samples are restored without this."""
         raise NotImplementedError(f"method {self.name!r} does not say how its replay is restored")
 
     @abstractmethod
-    def stages(self, learner: Learner) -> list[Stage]:
-        """How the student is trained in this task. Its head has grown already.
+    def stages(self, step: Step) -> list[Stage]:
+        """How the student is trained. It is asked before there is an engine, too, for the plan of a run.
 
-        For a plan ``memory`` is empty and ``replay`` None; look at them when a stage's objective is called.
+        Raises:
+            ValueError: if it cannot make such a step.
+
         """
 
-    def remember(self, learner: Learner, data: ImageDataset) -> None:  # noqa: B027 (nothing is an answer)
-        """Measure what ``learner.memory`` is to keep of this task; ``data`` are its images, seen for the last time."""
+    def remember(self, engine: Engine, data: ImageDataset) -> None:  # noqa: B027 (nothing is an answer)
+        """Measure what ``engine.memory`` is to keep of this task."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from remix._version import __version__
 from remix.data import Preprocessing
-from remix.learning.class_names import check_class_names
-from remix.learning.history import LearnStep, check_history
-from remix.networks import Backbone, Classifier, GrowingHead, create_backbone, list_backbones
+from remix.learning.history import LearnStep, check_class_names, check_history
+from remix.networks import Backbone, Classifier, create_backbone, described_head, list_backbones
+from remix.networks.heads import head_class_of
 from remix.networks.probe import evaluating, probe_images
 from remix.networks.weights import check_numbers
 from remix.statistics import DamagedFileError, Memory, StoredTensor, check_layers, read_file, read_header, write_file
@@ -79,6 +79,11 @@ class Model:
         assert isinstance(backbone, nn.Module)
         _check_answers(self.classifier, check_layers(memory.layers, backbone))
 
+    def to(self, device: torch.device) -> Model:
+        """The same model on another device; its network is moved, not copied."""
+        memory = None if self.memory is None else self.memory.to(device)
+        return replace(self, classifier=self.classifier.to(device), memory=memory)
+
     def labels(self, names: Sequence[str]) -> list[int]:
         """The labels of classes by name.
 
@@ -109,7 +114,7 @@ def save_model(path: str | Path, model: Model) -> None:
     content: dict[str, Any] = {
         "remix": __version__,
         "backbone": {"name": model.backbone, "options": {key: _plain(key, v) for key, v in model.options.items()}},
-        "head": {"tasks": list(head.task_sizes), "bias": head.bias},
+        "head": head.describe(),
         "classes": list(model.classes),
         "preprocessing": model.preprocessing.to_dict(),
         "provenance": {printable(str(key)): printable(str(value)) for key, value in model.provenance.items()},
@@ -186,17 +191,11 @@ def _check_weights(tensors: Mapping[str, StoredTensor], content: Any) -> None:
         )
     with torch.device("meta"):
         outline: Any = create_backbone(name, **options)
-    head = content["head"]
-    tasks, bias = list(head["tasks"]), head["bias"]
-    if not tasks or any(type(size) is not int or size < 1 for size in tasks) or type(bias) is not bool:
-        raise ValueError(f"its head is described as {str(head)[:60]}")
     expected = {
         f"backbone.{key}": (_dtype(tensor), tuple(tensor.shape)) for key, tensor in outline.state_dict().items()
     }
-    for i, size in enumerate(tasks):
-        expected[f"head.classifiers.{i}.weight"] = ("F32", (size, outline.feature_dim))
-        if bias:
-            expected[f"head.classifiers.{i}.bias"] = ("F32", (size,))
+    shapes = head_class_of(content["head"]).shapes(outline.feature_dim, content["head"])
+    expected |= {f"head.{key}": ("F32", shape) for key, shape in shapes.items()}
     weights = {key.removeprefix("network/"): tensor for key, tensor in tensors.items() if key.startswith("network/")}
     for key, (dtype, shape) in expected.items():
         if key not in weights:
@@ -252,7 +251,7 @@ def _architecture(content: Any) -> tuple[str, dict[str, Any]]:
 def _classifier(name: str, options: dict[str, Any], head: Any, weights: dict[str, Tensor]) -> Classifier:
     check_numbers(weights)
     backbone: Backbone = create_backbone(name, **options)
-    classifier = Classifier(backbone, GrowingHead(backbone.feature_dim, head["tasks"], bias=head["bias"]))
+    classifier = Classifier(backbone, described_head(backbone.feature_dim, head))
     own = classifier.state_dict()
     for key, tensor in weights.items():  # not load_state_dict, which is quadratic in the number of classifiers
         own[key].copy_(tensor)

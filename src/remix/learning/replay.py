@@ -9,16 +9,16 @@ import torch
 from torch import Tensor
 
 from remix.inversion import GeneratorSource
-from remix.networks import Classifier
+from remix.networks import Classifier, Items
 from remix.networks.probe import evaluating
 
 __all__ = ["GeneratorReplay", "Replay", "Replayed", "TensorReplay"]
 
 
 class Replayed(NamedTuple):
-    """Pseudo-samples: images (N, C, H, W) as the network receives them, labels (N,), the old model's logits (N, K)."""
+    """Pseudo-samples as the network receives them, their labels (N,), the old model's logits (N, K)."""
 
-    images: Tensor
+    items: Items
     labels: Tensor
     logits: Tensor
 
@@ -34,40 +34,44 @@ class Replay(Protocol):
         """The next ``count`` pseudo-samples."""
         ...
 
-    def preview(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """``count`` images and their labels, to look at."""
+    def preview(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor] | None:
+        """``count`` images and their labels, to look at; None where pseudo-samples are no images."""
         ...
 
 
 class TensorReplay:
     """A buffer of pseudo-samples, gone through in a new random order every epoch.
 
-    Images are held in half precision, which their noise is far above: half the memory, half the checkpoint.
+    They are held in half precision, which their noise is far above: half the memory, half the checkpoint.
 
     Args:
-        images: (N, C, H, W).
+        images: (N, C, H, W), or inputs (N, ...) of block ``start``.
         labels: (N,).
         logits: of the old model, (N, K).
+        start: the block that receives them.
 
     """
 
-    def __init__(self, images: Tensor, labels: Tensor, logits: Tensor) -> None:
+    def __init__(self, images: Tensor, labels: Tensor, logits: Tensor, start: int = 0) -> None:
         if not len(images) == len(labels) == len(logits) > 0:
             raise ValueError(f"a replay buffer needs samples, got {len(images)}, {len(labels)} and {len(logits)}")
-        self.images, self.labels, self.logits = images.half(), labels, logits
+        self.images, self.labels, self.logits, self.start = images.half(), labels, logits, start
         self._order = torch.arange(len(labels))
         self._next = 0
 
     @classmethod
-    def of(cls, images: Tensor, labels: Tensor, teacher: Classifier, batch: int = 500) -> TensorReplay:
-        """With the teacher's logits of the images as they are held."""
-        images = images.half()
+    def of(cls, items: Items, labels: Tensor, teacher: Classifier, batch: int = 500) -> TensorReplay:
+        """With the teacher's logits of the pseudo-samples as they are held."""
+        images = items.x.half()
         with torch.no_grad(), evaluating(teacher):
-            logits = torch.cat([teacher(part.to(torch.float32)) for part in images.split(batch)])
-        return cls(images, labels, logits)
+            logits = torch.cat([teacher(part.to(torch.float32), items.start) for part in images.split(batch)])
+        return cls(images, labels, logits, items.start)
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def __getitem__(self, part: slice) -> TensorReplay:
+        return TensorReplay(self.images[part], self.labels[part], self.logits[part], self.start)
 
     def start_epoch(self, generator: torch.Generator) -> None:
         """A new random order."""
@@ -79,17 +83,20 @@ class TensorReplay:
         places = torch.arange(self._next, self._next + count) % len(self)
         self._next = (self._next + count) % len(self)
         rows = self._order.to("cpu")[places].to(self.labels.device)
-        return Replayed(self.images[rows].to(self.logits.dtype), self.labels[rows], self.logits[rows])
+        return Replayed(self._items(self.images[rows]), self.labels[rows], self.logits[rows])
 
-    def preview(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def _items(self, images: Tensor) -> Items:
+        return Items(images.to(self.logits.dtype), self.start)
+
+    def preview(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor] | None:
         """The first ones."""
-        return self.images[:count].float(), self.labels[:count]
+        return None if self.start else (self.images[:count].float(), self.labels[:count])
 
-    def batches(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """All samples once, in order: images and labels."""
+    def batches(self, size: int) -> Iterator[tuple[Items, Tensor]]:
+        """All samples once, in order, with their labels."""
         for first in range(0, len(self), size):
             part = slice(first, first + size)
-            yield self.images[part].to(self.logits.dtype), self.labels[part]
+            yield self._items(self.images[part]), self.labels[part]
 
     def tensors(self) -> dict[str, Tensor]:
         """What to save."""
@@ -110,8 +117,8 @@ class GeneratorReplay:
         images = self.source.images(count, generator)
         with torch.no_grad(), evaluating(self.teacher):
             logits = self.teacher(images)
-        return Replayed(images, logits.argmax(1), logits)
+        return Replayed(Items(images), logits.argmax(1), logits)
 
-    def preview(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def preview(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor] | None:
         """New images."""
         return self.source.sample(count, generator)

@@ -4,48 +4,61 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from torch import Tensor, nn
 
 from remix.learning.replay import Replayed
-from remix.learning.sgd import Sgd
+from remix.learning.training import Training
+from remix.networks import Items
 
-__all__ = ["Batch", "Objective", "Stage"]
+if TYPE_CHECKING:
+    from remix.learning.engine import Engine
+
+__all__ = ["Batch", "Losses", "Stage", "Work"]
 
 
 class Batch(NamedTuple):
-    """Real images (N, C, H, W) of the task with labels (N,), and as many pseudo-samples where there are any."""
+    """What the network receives of real images of the task, their labels (N,), and as many pseudo-samples, if any."""
 
-    images: Tensor
+    real: Items
     labels: Tensor
     replayed: Replayed | None
 
 
-Objective = Callable[[Batch], Mapping[str, Tensor]]
+Losses = Callable[[Batch], Mapping[str, Tensor]]
 """From a batch to named terms, weighted, which are added."""
 
 
 @dataclass(frozen=True)
+class Work:
+    """What a stage does, once it begins.
+
+    Attributes:
+        modules: those that learn; all others stay as they are, in eval mode.
+        losses: the terms of the loss.
+        before_epoch: called before every epoch.
+        factors: modules, all within those that learn, whose rate is multiplied by a number.
+
+    """
+
+    modules: Sequence[nn.Module]
+    losses: Losses
+    before_epoch: Callable[[], None] | None = None
+    factors: Sequence[tuple[nn.Module, float]] = ()
+
+
+@dataclass(frozen=True)
 class Stage:
-    """Who trains, how long, and on what.
+    """A stage: known by name and length before anything is there to be trained.
 
     Attributes:
         name: shown while it runs, and written to the log.
-        trained: the modules whose parameters change; all others stay as they are.
-        sgd: epochs, rates and regularisation.
-        objective: the terms of the loss.
-        adapting: the modules in train mode, whose BatchNorm statistics move; those trained by default. All other
-            modules are in eval mode.
-        on_epoch: called before every epoch.
-        factors: modules, all within those trained, whose rate is multiplied by a number.
+        training: epochs, optimiser and rates.
+        start: called when it begins, or goes on after an interruption.
 
     """
 
     name: str
-    trained: Sequence[nn.Module]
-    sgd: Sgd
-    objective: Objective
-    adapting: Sequence[nn.Module] | None = None
-    on_epoch: Callable[[], None] | None = None
-    factors: Sequence[tuple[nn.Module, float]] = ()
+    training: Training
+    start: Callable[[Engine], Work]

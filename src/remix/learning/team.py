@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.nn.functional import all_reduce
 
-from remix.learning.shared_batchnorm import share_batchnorm
 from remix.networks import Backbone
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-__all__ = ["Team", "full_precision"]
+__all__ = ["Team", "as_device", "full_precision", "share_batchnorm"]
 
 
 class Team:
@@ -56,13 +56,13 @@ class Team:
         """The context in which networks run."""
         return self.fabric.autocast()
 
-    def pooled(self, backbone: Backbone, images: Tensor) -> Tensor:
-        """Pooled features (N, D) of all images (N, C, H, W), in float32 or more."""
+    def pooled(self, backbone: Backbone, images: Tensor, start: int = 0) -> Tensor:
+        """Pooled features (N, D) of all images, or inputs of block ``start``, in float32 or more."""
         if self.fabric.world_size == 1:
-            return full_precision(backbone.pooled(images))
+            return full_precision(backbone.pooled(images, start))
         share = -(-len(images) // self.fabric.world_size)
         own = images[share * self.fabric.global_rank :][:share]
-        features = full_precision(backbone.pooled(own))
+        features = full_precision(backbone.pooled(own, start))
         missing = share - len(features)
         padded = torch.cat([features, features.new_zeros(missing, features.shape[1])]) if missing else features
         gathered = self.fabric.all_gather(padded, sync_grads=torch.is_grad_enabled())
@@ -83,3 +83,52 @@ class Team:
 def full_precision(features: Tensor) -> Tensor:
     """In float32 even where the network runs in half precision: losses compare small differences."""
     return features if features.dtype == torch.float64 else features.float()
+
+
+def as_device(name: str) -> torch.device:
+    """A device by name; "auto" is the accelerator if there is one.
+
+    Raises:
+        ValueError: for a device that is not there.
+
+    """
+    if name == "auto":
+        for kind, available in (("cuda", torch.cuda.is_available), ("mps", torch.backends.mps.is_available)):
+            if available():
+                return torch.device(kind)
+        return torch.device("cpu")
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise ValueError(f"--device {name} cannot be used: {str(error).splitlines()[0]}") from error
+
+
+class _SharedBatchNorm2d(nn.BatchNorm2d):
+    """In train mode, mean and variance are those of all processes' images together; torch's own needs CUDA."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, C, H, W) -> the same."""
+        if not self.training:
+            return super().forward(x)
+        rows = x.to(self.weight.dtype)  # sums of half precision would be worth nothing
+        own = torch.cat([rows.sum((0, 2, 3)), rows.square().sum((0, 2, 3)), rows.new_tensor([x.numel() / x.shape[1]])])
+        total = all_reduce(own)
+        channels, count = x.shape[1], total[-1]
+        mean = total[:channels] / count
+        variance = (total[channels:-1] / count - mean.square()).clamp_min(0)
+        if self.track_running_stats and self.running_mean is not None and self.running_var is not None:
+            with torch.no_grad():
+                step = self.momentum if self.momentum is not None else 0.1
+                self.running_mean.lerp_(mean, step)
+                self.running_var.lerp_(variance * count / (count - 1), step)
+                assert self.num_batches_tracked is not None
+                self.num_batches_tracked += 1
+        scale = (variance + self.eps).rsqrt() * self.weight
+        return (rows * scale[:, None, None] + (self.bias - mean * scale)[:, None, None]).to(x.dtype)
+
+
+def share_batchnorm(network: nn.Module) -> None:
+    """Make every BatchNorm layer of a network a shared one, in place; names and tensors stay."""
+    for module in network.modules():
+        if type(module) is nn.BatchNorm2d:
+            module.__class__ = _SharedBatchNorm2d

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from remix.learning.best_epoch import BestEpoch
-from remix.learning.class_balance import LabelCounts
+from remix.learning.losses import LabelCounts
 from remix.learning.monitor import EpochReport, Monitor
 from remix.learning.replay import Replay
-from remix.learning.stage import Batch, Stage
+from remix.learning.stage import Batch, Work
 from remix.learning.team import Team
+from remix.learning.training import Training
+from remix.networks import Items
 
-__all__ = ["EpochData", "StageState", "Trainer", "TrainingStoppedError"]
+__all__ = ["BestEpoch", "EpochData", "StageState", "Trainer", "TrainingStoppedError"]
 
-EpochData = Callable[[torch.Generator], Iterator[tuple[Tensor, Tensor]]]
+EpochData = Callable[[torch.Generator], Iterator[tuple[Items, Tensor]]]
 """From a generator to one pass over the task's real images and labels."""
 
 
@@ -30,10 +30,48 @@ class TrainingStoppedError(RuntimeError):
 
 @dataclass
 class StageState:
-    """Where a stage stands between two epochs: epochs made, and the optimiser's momentum by parameter."""
+    """Where a stage stands between two epochs: epochs made, and what the optimiser remembers, by parameter."""
 
     epoch: int = 0
-    momentum: list[Tensor] = field(default_factory=list)
+    optimiser: dict[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass
+class BestEpoch:
+    """Keeps the best epoch of a stage by how it does on data it is not trained on, and stops when nothing gets better.
+
+    Attributes:
+        judge: how bad the network is now; lower is better.
+        patience: epochs without a better one after which a stage ends.
+
+    """
+
+    judge: Callable[[], float]
+    patience: int = 5
+    _best: float = field(default=float("inf"), init=False)
+    _waited: int = field(default=0, init=False)
+    _kept: list[dict[str, Tensor]] = field(default_factory=list, init=False)
+
+    def begin(self) -> None:
+        """A stage begins. What there is before it does not count as an epoch."""
+        self._best, self._waited, self._kept = float("inf"), 0, []
+
+    def after_epoch(self, modules: Sequence[nn.Module]) -> bool:
+        """Look, keep the weights if they are the best so far; whether to stop."""
+        value = self.judge()
+        if value < self._best:
+            self._best, self._waited = value, 0
+            self._kept = [{k: v.detach().clone() for k, v in module.state_dict().items()} for module in modules]
+        else:
+            self._waited += 1
+        return self._waited >= self.patience
+
+    @torch.no_grad()
+    def end(self, modules: Sequence[nn.Module]) -> None:
+        """The stage is over: go back to its best epoch."""
+        for module, state in zip(modules, self._kept, strict=False):
+            module.load_state_dict(state)
+        self._kept = []
 
 
 @dataclass(frozen=True)
@@ -49,6 +87,7 @@ class Trainer:
         counts: every label seen is counted here.
         monitor: told of batches and epochs.
         best: keeps the best epoch of every stage, where there is something to judge by.
+        adapt_batchnorm: whether the BatchNorm statistics of what learns follow the data.
 
     """
 
@@ -60,17 +99,26 @@ class Trainer:
     counts: LabelCounts
     monitor: Monitor
     best: BestEpoch | None = None
+    adapt_batchnorm: bool = True
 
     def run(
-        self, stage: Stage, networks: Sequence[nn.Module], state: StageState, after_epoch: Callable[[], None]
+        self,
+        name: str,
+        training: Training,
+        work: Work,
+        networks: Mapping[str, nn.Module],
+        state: StageState,
+        after_epoch: Callable[[], None],
     ) -> None:
         """Run the epochs of a stage that are left.
 
         Modes and ``requires_grad`` of every module are what they were before, also after an exception.
 
         Args:
-            stage: what to do.
-            networks: everything that takes part; what the stage does not name is frozen and in eval mode meanwhile.
+            name: of the stage.
+            training: epochs and rates.
+            work: what to do.
+            networks: everything that takes part, by name; what the work does not name is frozen and in eval mode.
             state: where to go on; it is kept up to date.
             after_epoch: called when an epoch is complete: a good moment to save.
 
@@ -78,65 +126,59 @@ class Trainer:
             TrainingStoppedError: for a loss that is not finite, before a parameter was changed by it.
 
         """
-        parameters = list(dict.fromkeys(p for module in stage.trained for p in module.parameters()))
-        if not stage.sgd.epochs:
-            return
-        with _roles(networks, stage):
-            optimiser = self._optimiser(stage, parameters, state)
+        parameters = list(dict.fromkeys(p for module in work.modules for p in module.parameters()))
+        names = {p: f"{part}.{key}" for part, network in networks.items() for key, p in network.named_parameters()}
+        learned = {p: names.get(p, f"parameter.{number}") for number, p in enumerate(parameters)}
+        with _roles([*networks.values()], work, self.adapt_batchnorm):
+            factors = {parameter: factor for module, factor in work.factors for parameter in module.parameters()}
+            optimiser = training.start(parameters, factors)
+            training.restore(optimiser, learned, state.optimiser)
             if self.best:
                 self.best.begin()
-            while state.epoch < stage.sgd.epochs:
-                for group in optimiser.param_groups:
-                    group["lr"] = stage.sgd.rate(state.epoch) * group["factor"]
-                terms, seconds = self._epoch(stage, optimiser, parameters, state.epoch)
-                state.momentum = [_momentum(optimiser, parameter) for parameter in parameters]
-                self.monitor.epoch(
-                    EpochReport(stage.name, state.epoch, stage.sgd.epochs, stage.sgd.rate(state.epoch), terms, seconds)
-                )
+            while state.epoch < training.epochs:
+                terms, seconds = self._epoch(name, training, work, optimiser, parameters, state.epoch)
+                state.optimiser = training.state(optimiser, learned)
+                rate = training.rate(state.epoch, 0.5)
+                self.monitor.epoch(EpochReport(name, state.epoch, training.epochs, rate, terms, seconds))
                 state.epoch += 1
                 after_epoch()
-                if self.best and self.best.after_epoch(stage.trained):
+                if self.best and self.best.after_epoch(work.modules):
                     break
             if self.best:
-                self.best.end(stage.trained)
-
-    def _optimiser(self, stage: Stage, parameters: list[nn.Parameter], state: StageState) -> torch.optim.SGD:
-        sgd = stage.sgd
-        factors = {parameter: factor for module, factor in stage.factors for parameter in module.parameters()}
-        groups: list[dict[str, Any]] = [
-            {"params": [p for p in parameters if factors.get(p, 1.0) == factor], "factor": factor}
-            for factor in dict.fromkeys(factors.get(parameter, 1.0) for parameter in parameters)
-        ]
-        optimiser = torch.optim.SGD(groups, sgd.lr, sgd.momentum, weight_decay=sgd.weight_decay)
-        for parameter, momentum in zip(parameters, state.momentum, strict=False):
-            if momentum.shape != parameter.shape:
-                raise ValueError(f"the saved momentum {tuple(momentum.shape)} is not of this stage of training")
-            optimiser.state[parameter]["momentum_buffer"] = momentum.to(parameter)
-        return optimiser
+                self.best.end(work.modules)
 
     def _epoch(
-        self, stage: Stage, optimiser: torch.optim.SGD, parameters: list[nn.Parameter], epoch: int
+        self,
+        stage: str,
+        training: Training,
+        work: Work,
+        optimiser: torch.optim.Optimizer,
+        parameters: list[nn.Parameter],
+        epoch: int,
     ) -> tuple[dict[str, float], float]:
         begin = time.perf_counter()
-        if stage.on_epoch:
-            stage.on_epoch()
+        if work.before_epoch:
+            work.before_epoch()
         if self.replay is not None:
             self.replay.start_epoch(self.generator)
         totals: dict[str, float] = {}
         images_seen = 0
-        for number, (images, labels) in enumerate(self.data(self.generator)):
+        for number, (real, labels) in enumerate(self.data(self.generator)):
+            training.set_rate(optimiser, epoch, (number + 0.5) / self.batches)
             replayed = None if self.replay is None else self.replay.draw(len(labels), self.generator)
             self.counts.add(labels)
             if replayed is not None:
                 self.counts.add(replayed.labels)
             with self.team.precision():
-                terms = stage.objective(Batch(images, labels, replayed))
+                terms = work.losses(Batch(real, labels, replayed))
             values = torch.stack([term.detach() for term in terms.values()]).tolist()
             found = dict(zip(terms, values, strict=True))
-            _require_finite(found, stage.name, epoch)
+            _require_finite(found, stage, epoch)
             optimiser.zero_grad(set_to_none=True)
             torch.stack([term for term in terms.values() if term.requires_grad]).sum().backward()
             self.team.average_gradients(parameters)
+            if training.clip is not None:
+                nn.utils.clip_grad_norm_(parameters, training.clip)
             optimiser.step()
             images_seen += len(labels)
             for name, value in found.items():
@@ -144,12 +186,6 @@ class Trainer:
             self.monitor.batch(epoch, number + 1, self.batches)
         means = {name: total / max(images_seen, 1) for name, total in totals.items()}
         return means, time.perf_counter() - begin
-
-
-def _momentum(optimiser: torch.optim.SGD, parameter: nn.Parameter) -> Tensor:
-    """Zero, which is where it starts, for a parameter that was not reached yet."""
-    found = optimiser.state[parameter].get("momentum_buffer")
-    return found if isinstance(found, Tensor) else torch.zeros_like(parameter)
 
 
 def _require_finite(terms: dict[str, float], stage: str, epoch: int) -> None:
@@ -162,17 +198,17 @@ def _require_finite(terms: dict[str, float], stage: str, epoch: int) -> None:
 
 
 @contextmanager
-def _roles(networks: Sequence[nn.Module], stage: Stage) -> Iterator[None]:
-    modules = list(dict.fromkeys(m for network in (*networks, *stage.trained) for m in network.modules()))
+def _roles(networks: Sequence[nn.Module], work: Work, adapt_batchnorm: bool) -> Iterator[None]:
+    modules = list(dict.fromkeys(m for network in (*networks, *work.modules) for m in network.modules()))
     modes = [module.training for module in modules]
     parameters = list(dict.fromkeys(p for module in modules for p in module.parameters(recurse=False)))
     learning = [parameter.requires_grad for parameter in parameters]
     try:
         for module in modules:
             module.training = False
-        for module in stage.trained if stage.adapting is None else stage.adapting:
+        for module in work.modules if adapt_batchnorm else ():
             module.train()
-        chosen = {p for module in stage.trained for p in module.parameters()}
+        chosen = {p for module in work.modules for p in module.parameters()}
         for parameter in parameters:
             parameter.requires_grad_(parameter in chosen)
         yield

@@ -9,11 +9,15 @@ import torch
 from torch import Tensor
 
 from remix.inversion import GeneratorSettings
-from remix.learning.class_balance import old_new_weights
-from remix.learning.learner import Learner
-from remix.learning.losses import head_cross_entropy, local_cross_entropy, projected_feature_distillation
-from remix.learning.sgd import Sgd
-from remix.learning.stage import Batch, Objective
+from remix.learning.engine import Engine
+from remix.learning.losses import (
+    head_cross_entropy,
+    local_cross_entropy,
+    old_new_weights,
+    projected_feature_distillation,
+)
+from remix.learning.stage import Batch, Losses
+from remix.learning.training import Training
 from remix.methods.deepinversion import LONG, LONG_GENERATOR
 from remix.methods.generated import GENERATOR, Generated
 from remix.methods.plain import OneStage
@@ -36,23 +40,23 @@ class Abd(Generated, OneStage):
     """
 
     carried: ClassVar[tuple[str, ...]] = (GENERATOR,)
-    first: Sgd = LONG
-    later: Sgd = LONG
+    first: Training = LONG
+    later: Training = LONG
     distillation: float = 0.1
     generator: GeneratorSettings = LONG_GENERATOR
 
-    def objective(self, learner: Learner) -> Objective:
+    def losses(self, engine: Engine) -> Losses:
         """New classes among themselves, the head on everything, features as the old head sees them."""
-        teacher, old, head = learner.teacher, learner.old_classes, learner.student.head
+        teacher, old, head = engine.teacher, engine.old_classes, engine.student.head
         classes = head.num_classes
         assert teacher is not None
 
-        def terms(batch: Batch) -> dict[str, Tensor]:
+        def losses(batch: Batch) -> dict[str, Tensor]:
             assert batch.replayed is not None
-            real, generated = learner.pooled_together(batch.images, batch.replayed.images)
+            real, generated = engine.pooled_together(batch.real, batch.replayed.items)
             features, labels = torch.cat([real, generated]), torch.cat([batch.labels, batch.replayed.labels])
             with torch.no_grad():
-                before = torch.cat([teacher.backbone.pooled(x) for x in (batch.images, batch.replayed.images)])
+                before = torch.cat([teacher.backbone.pooled(*items) for items in (batch.real, batch.replayed.items)])
             weights = old_new_weights(labels, old, classes)
             return {
                 "local": (1 - old / classes) * local_cross_entropy(head(real), batch.labels, old),
@@ -60,4 +64,4 @@ class Abd(Generated, OneStage):
                 "features": self.distillation * projected_feature_distillation(features, before, teacher.head),
             }
 
-        return terms
+        return losses

@@ -10,17 +10,17 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from remix.inversion import GeneratorSettings, Schedule
-from remix.learning.learner import Learner
+from remix.learning.engine import Engine
 from remix.learning.losses import soft_distillation
-from remix.learning.sgd import Sgd
-from remix.learning.stage import Batch, Objective
+from remix.learning.stage import Batch, Losses
+from remix.learning.training import Training
 from remix.methods.generated import GENERATOR, Generated
 from remix.methods.plain import OneStage
 from remix.methods.registry import method
 
 __all__ = ["LONG", "LONG_GENERATOR", "DeepInversion"]
 
-LONG = Sgd(250, 0.1, (100, 150, 200), weight_decay=2e-4)
+LONG = Training(250, 0.1, (100, 150, 200), weight_decay=2e-4)
 LONG_GENERATOR = GeneratorSettings(schedule=Schedule(10_000, 1e-3))
 
 
@@ -39,22 +39,22 @@ class DeepInversion(Generated, OneStage):
     """
 
     carried: ClassVar[tuple[str, ...]] = (GENERATOR,)
-    first: Sgd = LONG
-    later: Sgd = LONG
+    first: Training = LONG
+    later: Training = LONG
     distillation: float = 1.0
     temperature: float = 2.0
     generator: GeneratorSettings = LONG_GENERATOR
 
-    def objective(self, learner: Learner) -> Objective:
+    def losses(self, engine: Engine) -> Losses:
         """Cross-entropy over all classes; the old model's answers on real and on generated images."""
-        teacher, old, head = learner.teacher, learner.old_classes, learner.student.head
+        teacher, old, head = engine.teacher, engine.old_classes, engine.student.head
         assert teacher is not None
 
-        def terms(batch: Batch) -> dict[str, Tensor]:
+        def losses(batch: Batch) -> dict[str, Tensor]:
             assert batch.replayed is not None
-            real, generated = map(head, learner.pooled_together(batch.images, batch.replayed.images))
+            real, generated = map(head, engine.pooled_together(batch.real, batch.replayed.items))
             with torch.no_grad():
-                answers = teacher(batch.images)
+                answers = teacher(*batch.real)
             weight, temperature = self.distillation, self.temperature
             return {
                 "cross-entropy": cross_entropy(real, batch.labels),
@@ -62,4 +62,4 @@ class DeepInversion(Generated, OneStage):
                 "generated": weight * soft_distillation(generated, batch.replayed.logits, temperature),
             }
 
-        return terms
+        return losses

@@ -5,34 +5,39 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from remix.learning.learner import Learner
-from remix.learning.losses import balanced_cross_entropy, hard_distillation, head_cross_entropy, local_cross_entropy
+from remix.learning.engine import Engine
+from remix.learning.losses import (
+    LossScales,
+    balanced_cross_entropy,
+    hard_distillation,
+    head_cross_entropy,
+    local_cross_entropy,
+)
 from remix.learning.relational import RelationalProjectors
 from remix.learning.replay import Replayed
-from remix.learning.scaling import LossScales
-from remix.learning.sgd import Sgd
-from remix.learning.stage import Batch, Objective, Stage
+from remix.learning.stage import Batch, Losses, Work
+from remix.networks import Items
 
 __all__ = ["PROJECTORS", "balance_head", "distil", "projectors"]
 
 PROJECTORS = "projectors"
-"""Name of the projectors among the learner's modules."""
+"""Name of the projectors among the engine's modules."""
 
 
-def projectors(learner: Learner, dim: int = 128) -> RelationalProjectors:
+def projectors(engine: Engine, dim: int = 128) -> RelationalProjectors:
     """The pair of linear maps in whose images angles are compared; new in every task."""
-    return learner.module(
-        PROJECTORS, lambda: RelationalProjectors(learner.backbone.feature_dim, dim, generator=learner.generator)
+    return engine.module(
+        PROJECTORS, lambda: RelationalProjectors(engine.backbone.feature_dim, dim, generator=engine.generator)
     )
 
 
 def distil(
-    learner: Learner, scales: LossScales, relational: bool = True, *, together: bool = False, views: bool = False
-) -> Objective:
+    engine: Engine, scales: LossScales, relational: bool = True, *, together: bool = False, views: bool = False
+) -> Losses:
     """Learn the new classes among themselves and keep the old model's logits on pseudo-samples and its angles.
 
     Args:
-        learner: in a later task.
+        engine: in a later task.
         scales: weights, already those of this task; the head term is left out where its weight is 0.
         relational: whether angles are compared; they say nothing to a frozen backbone.
         together: whether real images and pseudo-samples go through the network as one batch, so that BatchNorm
@@ -40,66 +45,65 @@ def distil(
         views: whether pseudo-samples are cropped and mirrored at random as real images are.
 
     """
-    teacher, old, head = learner.teacher, learner.old_classes, learner.student.head
-    pair = projectors(learner)
+    teacher, old, head = engine.teacher, engine.old_classes, engine.student.head
+    pair = projectors(engine)
     assert teacher is not None
 
-    def terms(batch: Batch) -> dict[str, Tensor]:
+    def losses(batch: Batch) -> dict[str, Tensor]:
         assert batch.replayed is not None
-        replayed = _another_view(learner, batch.replayed) if views else batch.replayed
+        replayed = _another_view(engine, batch.replayed) if views else batch.replayed
         if together:
-            real, pseudo = learner.pooled_together(batch.images, replayed.images)
+            real, pseudo = engine.pooled_together(batch.real, replayed.items)
         else:
-            real, pseudo = learner.pooled(batch.images), learner.pooled(replayed.images)
+            real, pseudo = engine.pooled(batch.real), engine.pooled(replayed.items)
         found = {
             "local": scales.local * local_cross_entropy(head(real), batch.labels, old),
             "hard": scales.hard * hard_distillation(head(pseudo), replayed.logits),
         }
         if relational:
             with torch.no_grad():
-                before = teacher.backbone.pooled(batch.images).float()
+                before = teacher.backbone.pooled(*batch.real).float()
             found["relational"] = scales.relational * pair(real, before)
         if scales.head:
             labels = torch.cat([batch.labels, replayed.labels])
             found["head"] = scales.head * head_cross_entropy(head, torch.cat([real, pseudo]), labels)
         return found
 
-    return terms
+    return losses
 
 
-def _another_view(learner: Learner, replayed: Replayed) -> Replayed:
+def _another_view(engine: Engine, replayed: Replayed) -> Replayed:
     """Pseudo-samples cropped and mirrored at random, and what the old model says of them."""
-    if learner.augment is None:
+    if engine.augment is None or replayed.items.start:
         return replayed
-    assert learner.teacher is not None
-    images = learner.augment(replayed.images, learner.generator)
+    assert engine.teacher is not None
+    images = engine.augment(replayed.items.x, engine.generator)
     with torch.no_grad():
-        return Replayed(images, replayed.labels, learner.teacher(images).float())
+        return Replayed(Items(images), replayed.labels, engine.teacher(images).float())
 
 
-def balance_head(learner: Learner, sgd: Sgd, local: float, hard: float) -> Stage:
+def balance_head(engine: Engine, local: float, hard: float) -> Work:
     """The head alone, on everything, every class with the weight that makes up for how often it was seen.
 
     Args:
-        learner: in a later task.
-        sgd: epochs and rate.
+        engine: in a later task.
         local: weight of the class-balanced cross-entropy.
         hard: weight of the distillation of old logits.
 
     """
-    head = learner.student.head
-    weights = learner.counts.weights()
+    head = engine.student.head
+    weights = engine.counts.weights()
 
     def renew_weights() -> None:
-        weights.copy_(learner.counts.weights())
+        weights.copy_(engine.counts.weights())
 
-    def terms(batch: Batch) -> dict[str, Tensor]:
+    def losses(batch: Batch) -> dict[str, Tensor]:
         assert batch.replayed is not None
-        real, pseudo = head(learner.pooled(batch.images)), head(learner.pooled(batch.replayed.images))
+        real, pseudo = head(engine.pooled(batch.real)), head(engine.pooled(batch.replayed.items))
         labels = torch.cat([batch.labels, batch.replayed.labels])
         return {
             "balanced": local * balanced_cross_entropy(torch.cat([real, pseudo]), labels, weights),
             "hard": hard * hard_distillation(pseudo, batch.replayed.logits),
         }
 
-    return Stage("balance the head", [head], sgd, terms, on_epoch=renew_weights)
+    return Work([head], losses, before_epoch=renew_weights)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from remix.learning.learner import Learner
-from remix.learning.stage import Objective
+from remix.learning.engine import Engine
+from remix.learning.stage import Losses
 from remix.methods.plain import OneStage, global_cross_entropy
 from remix.methods.registry import method
 
@@ -20,6 +20,6 @@ class Finetune(OneStage):
     Settings as in `OneStage`.
     """
 
-    def objective(self, learner: Learner) -> Objective:
+    def losses(self, engine: Engine) -> Losses:
         """Cross-entropy over all classes seen."""
-        return global_cross_entropy(learner)
+        return global_cross_entropy(engine).losses

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from remix.inversion import (
     GeneratorSettings,
     GeneratorSource,
@@ -10,16 +12,16 @@ from remix.inversion import (
     doublings_to,
     train_generator,
 )
-from remix.learning.learner import InterruptedInversion, Learner
+from remix.learning.engine import Engine, InterruptedInversion
 from remix.learning.method import Method
 from remix.learning.replay import GeneratorReplay
-from remix.methods.priors import check_prior_kind
+from remix.methods.plain import check_prior_kind
 from remix.networks import Backbone
 
 __all__ = ["GENERATOR", "Generated"]
 
 GENERATOR = "generator"
-"""Name of the generator among the learner's modules."""
+"""Name of the generator among the engine's modules."""
 
 
 class Generated(Method):
@@ -30,49 +32,52 @@ class Generated(Method):
 
     """
 
+    by_steps: ClassVar[bool] = False
     generator: GeneratorSettings
 
-    def check(self, backbone: Backbone) -> None:
+    def check(self, backbone: Backbone, start: int = 0) -> None:
         """Whether a generator can make such images, and without covariances."""
+        if start:
+            raise ValueError(f"the method {self.name!r} generates images, so no block of the network can be frozen")
         _, height, width = backbone.input_shape
         doublings_to(height, width)  # raises for sizes that it cannot reach
         check_prior_kind(self.name, self.generator.prior)
 
-    def dream(self, learner: Learner) -> GeneratorReplay:
+    def dream(self, engine: Engine) -> GeneratorReplay:
         """Train the generator on the frozen teacher."""
         source = train_generator(
-            _knowledge(learner),
-            learner.generator,
+            _knowledge(engine),
+            engine.generator,
             self.generator,
-            network=_network(learner, self.generator),
-            progress=learner.inversion_step,
-            resume=learner.inversion,
+            network=_network(engine, self.generator),
+            progress=engine.inversion_step,
+            resume=engine.inversion,
         )
         if not source.finished:
             raise InterruptedInversion(source.checkpoint)
-        return _replay(learner, source)
+        return _replay(engine, source)
 
-    def dream_work(self, learner: Learner) -> tuple[int, int]:
+    def dream_work(self, tasks: int) -> tuple[int, int]:
         """Images that the generator is trained on: each is made once and seen by the network once."""
         count = self.generator.schedule.steps * self.generator.batch
         return count, count
 
-    def restore_replay(self, learner: Learner) -> GeneratorReplay:
+    def restore_replay(self, engine: Engine) -> GeneratorReplay:
         """From the generator as it was saved."""
-        network = _network(learner, self.generator)
-        return _replay(learner, GeneratorSource(network, _knowledge(learner), True, {}, None))
+        network = _network(engine, self.generator)
+        return _replay(engine, GeneratorSource(network, _knowledge(engine), True, {}, None))
 
 
-def _knowledge(learner: Learner) -> Knowledge:
-    assert learner.teacher is not None
-    return Knowledge(learner.teacher.backbone, classify=learner.teacher.head)
+def _knowledge(engine: Engine) -> Knowledge:
+    assert engine.teacher is not None
+    return Knowledge(engine.teacher.backbone, classify=engine.teacher.head)
 
 
-def _replay(learner: Learner, source: GeneratorSource) -> GeneratorReplay:
-    assert learner.teacher is not None
-    return GeneratorReplay(source, learner.teacher)
+def _replay(engine: Engine, source: GeneratorSource) -> GeneratorReplay:
+    assert engine.teacher is not None
+    return GeneratorReplay(source, engine.teacher)
 
 
-def _network(learner: Learner, settings: GeneratorSettings) -> ImageGenerator:
-    shape = learner.backbone.input_shape
-    return learner.module(GENERATOR, lambda: ImageGenerator(shape, settings.noise, learner.generator))
+def _network(engine: Engine, settings: GeneratorSettings) -> ImageGenerator:
+    shape = engine.backbone.input_shape
+    return engine.module(GENERATOR, lambda: ImageGenerator(shape, settings.noise, engine.generator))

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import nn
-
-from remix.learning.learner import Learner
-from remix.learning.method import Method
-from remix.learning.sgd import Sgd
-from remix.learning.stage import Stage
+from remix.learning.engine import Engine
+from remix.learning.method import Method, Step
+from remix.learning.stage import Stage, Work
+from remix.learning.training import Training
 from remix.methods.plain import FIRST, global_cross_entropy
 from remix.methods.registry import method
 
@@ -27,17 +25,17 @@ class Joint(Method):
 
     """
 
-    joint: ClassVar[bool] = True
-    training: Sgd = FIRST
+    keeps_images: ClassVar[bool] = True
+    by_steps: ClassVar[bool] = False
+    training: Training = FIRST
 
-    def stages(self, learner: Learner) -> list[Stage]:
+    def stages(self, step: Step) -> list[Stage]:
         """From the weights the run began with, on everything."""
+        return [Stage("train", self.training, _start_over)]
 
-        def start_over() -> None:
-            if learner.stage_state.epoch:
-                return
-            assert isinstance(learner.backbone, nn.Module)
-            learner.backbone.load_state_dict(learner.untrained)
-            learner.student.head.start_over(generator=learner.generator)
 
-        return [Stage("train", [learner.student], self.training, global_cross_entropy(learner), on_epoch=start_over)]
+def _start_over(engine: Engine) -> Work:
+    if not engine.stage_state.epoch:
+        engine.backbone.load_state_dict(engine.untrained)
+        engine.student.head.start_over(generator=engine.generator)
+    return global_cross_entropy(engine)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from remix.learning.learner import Learner
+from remix.learning.engine import Engine
 from remix.learning.losses import local_cross_entropy, soft_distillation
-from remix.learning.stage import Batch, Objective
+from remix.learning.method import Step
+from remix.learning.stage import Batch, Losses, Stage
 from remix.methods.plain import OneStage
 from remix.methods.registry import method
 
@@ -30,18 +31,26 @@ class Lwf(OneStage):
     distillation: float = 1.0
     temperature: float = 2.0
 
-    def objective(self, learner: Learner) -> Objective:
+    def stages(self, step: Step) -> list[Stage]:
+        """Everything at once."""
+        if step == "extend":
+            raise ValueError(
+                "the method lwf has no place for images of known classes: extend with remix, pmi or finetune"
+            )
+        return super().stages(step)
+
+    def losses(self, engine: Engine) -> Losses:
         """Cross-entropy among the new classes, distillation among the old."""
-        teacher, old = learner.teacher, learner.old_classes
+        teacher, old = engine.teacher, engine.old_classes
         assert teacher is not None
 
-        def terms(batch: Batch) -> dict[str, Tensor]:
-            logits = learner.student.head(learner.pooled(batch.images))
+        def losses(batch: Batch) -> dict[str, Tensor]:
+            logits = engine.student.head(engine.pooled(batch.real))
             with torch.no_grad():
-                answers = teacher(batch.images)
+                answers = teacher(*batch.real)
             return {
                 "local": local_cross_entropy(logits, batch.labels, old),
                 "distillation": self.distillation * soft_distillation(logits[:, :old], answers, self.temperature),
             }
 
-        return terms
+        return losses

@@ -5,38 +5,43 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from remix.learning.learner import Learner
-from remix.learning.method import Method
-from remix.learning.sgd import Sgd
-from remix.learning.stage import Batch, Objective, Stage
+from remix.inversion import PriorSettings
+from remix.learning.engine import Engine
+from remix.learning.method import Method, Step
+from remix.learning.stage import Batch, Losses, Stage, Work
+from remix.learning.training import Training
 
-__all__ = ["FIRST", "OneStage", "first_task", "global_cross_entropy"]
+__all__ = ["FIRST", "OneStage", "check_prior_kind", "everything", "first_task", "global_cross_entropy"]
 
-FIRST = Sgd(200, 0.1, (80, 120))
+FIRST = Training(200, 0.1, (80, 120))
 """Training of the first task of CIFAR-100, which is that of the upper bound too."""
 
 
-def first_task(learner: Learner, sgd: Sgd) -> list[Stage]:
+def first_task(training: Training) -> list[Stage]:
     """Plain training of the first task, the same for every method."""
-    return [Stage("first task", [learner.student], sgd, global_cross_entropy(learner))]
+    return [Stage("first task", training, global_cross_entropy)]
 
 
-def global_cross_entropy(learner: Learner) -> Objective:
-    """Cross-entropy of the real images over all classes seen."""
+def global_cross_entropy(engine: Engine) -> Work:
+    """Everything, by the cross-entropy of the real images over all classes seen."""
 
-    def terms(batch: Batch) -> dict[str, Tensor]:
-        logits = learner.student.head(learner.pooled(batch.images))
-        return {"cross-entropy": cross_entropy(logits, batch.labels)}
+    def losses(batch: Batch) -> dict[str, Tensor]:
+        return {"cross-entropy": cross_entropy(engine.student.head(engine.pooled(batch.real)), batch.labels)}
 
-    return terms
+    return Work(everything(engine), losses)
+
+
+def everything(engine: Engine) -> list[nn.Module]:
+    """All that may learn: backbone and head."""
+    return [*engine.learning(), engine.student.head]
 
 
 @dataclass(frozen=True)
 class OneStage(Method):
-    """A method that trains all of the network at once in later tasks; how is its objective.
+    """A method that trains all of the network at once in later tasks; how is its losses.
 
     Args:
         first: training of the first task.
@@ -44,15 +49,24 @@ class OneStage(Method):
 
     """
 
-    first: Sgd = FIRST
-    later: Sgd = FIRST
+    first: Training = FIRST
+    later: Training = FIRST
 
     @abstractmethod
-    def objective(self, learner: Learner) -> Objective:
+    def losses(self, engine: Engine) -> Losses:
         """The terms of the loss in a later task."""
 
-    def stages(self, learner: Learner) -> list[Stage]:
+    def stages(self, step: Step) -> list[Stage]:
         """Everything at once."""
-        if learner.teacher is None:
-            return first_task(learner, self.first)
-        return [Stage("train", [learner.student], self.later, self.objective(learner))]
+        if step == "first":
+            return first_task(self.first)
+        return [Stage("train", self.later, lambda engine: Work(everything(engine), self.losses(engine)))]
+
+
+def check_prior_kind(method: str, prior: PriorSettings) -> None:
+    """Whether a method that measures no covariances can have a prior. Raises ValueError if not."""
+    if prior.kind not in ("none", "diagonal"):
+        raise ValueError(
+            f"the prior {prior.kind!r} needs covariances, which the method {method!r} does not measure: set prior.kind "
+            "to none or diagonal, or choose the method remix"
+        )

@@ -4,10 +4,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
-
-from torch import Tensor
 
 from remix.data import ImageDataset
 from remix.inversion import (
@@ -19,33 +18,34 @@ from remix.inversion import (
     invert_layerwise,
     random_labels,
 )
-from remix.learning.learner import InterruptedInversion, Learner
-from remix.learning.method import Method
+from remix.learning.engine import Engine, InterruptedInversion
+from remix.learning.losses import LossScales
+from remix.learning.method import Method, Step
 from remix.learning.replay import TensorReplay
-from remix.learning.scaling import LossScales
-from remix.learning.sgd import Sgd
-from remix.learning.stage import Stage
+from remix.learning.stage import Stage, Work
+from remix.learning.training import Training
 from remix.methods.distillation import balance_head, distil, projectors
-from remix.methods.drifted import balance_head_on_gaussians, drifted_gaussians
-from remix.methods.plain import FIRST, first_task
-from remix.methods.priors import check_batchnorm, check_prior_kind
+from remix.methods.drifted import balance_head_on_gaussians, drifted_gaussians, shifted_gaussians
+from remix.methods.extending import extending_stages, remember_extension
+from remix.methods.plain import FIRST, check_prior_kind, first_task
 from remix.methods.registry import method
-from remix.networks import Backbone
+from remix.networks import Backbone, Items, Point, View
 from remix.statistics import (
     ClassGaussians,
     ClassMeter,
     LayerMeter,
     LayerStatistics,
     SelectorRecipe,
-    Selectors,
-    block_input_points,
-    feature_point,
-    merge_layers,
     run_meters,
     train_selectors,
 )
 
-__all__ = ["Pmi"]
+__all__ = ["Pmi", "meters_by_view"]
+
+# Most that one step may move a logit, for a gradient of 1. The curvature of these losses is at most about half the
+# squared length of the features, and with a momentum of 0.9 rates are stable up to 3.8 over the curvature. Of 0.5 and
+# 4, tried on photographs that are in no table, 4 was better.
+_LOGIT_STEP = 4.0
 
 
 @method("pmi")
@@ -61,29 +61,36 @@ class Pmi(Method):
         balance: of all classifiers, the backbone frozen.
         together: whether BatchNorm sees real images and pseudo-samples as one batch; published is one after the other.
         views: whether pseudo-samples are cropped and mirrored at random, as real images are.
-        follow: how the Gaussians of old classes follow the network: measured again on its "dreams", as published, or
-            moved with the "drift" of the features of new images; then they have correlations, and all classifiers are
-            balanced on draws from them instead of on pseudo-samples.
+        follow: how the Gaussians of old classes follow the network: measured again on its "dreams", as published; moved
+            with the "drift" of the features of new images (then they have correlations, and all classifiers are
+            balanced on draws from them instead of on pseudo-samples); or moved and scaled by the "shift" of the
+            features of dreams, for few images.
+        bounded: whether classifiers learn no faster than the length of features allows; for features of large networks.
         scales: weights of the losses before they follow the numbers of classes.
         samples: pseudo-samples, besides those per task.
         samples_per_task: more of them for every task learned before.
+        spread: how far target features lie from the mean of their class, in its standard deviations. A class that was
+            measured on a few dozen images is wider than it looks, and dreams in its middle leave too much room to the
+            new classes.
         selection: whether the features of a class are chosen to differ from each other (contrastive selection).
         selectors: training of the networks that choose.
         inversion: layer by layer, then refined.
 
     """
 
-    first: Sgd = FIRST
-    head: Sgd = Sgd(20, 0.1)
-    last_block: Sgd = Sgd(20, 0.05, (10, 15))
-    network: Sgd = Sgd(120, 0.01, (60, 90))
-    balance: Sgd = Sgd(40, 0.005)
+    first: Training = FIRST
+    head: Training = Training(20, 0.1)
+    last_block: Training = Training(20, 0.05, (10, 15))
+    network: Training = Training(120, 0.01, (60, 90))
+    balance: Training = Training(40, 0.005)
     together: bool = False
     views: bool = False
-    follow: Literal["dreams", "drift"] = "dreams"
+    follow: Literal["dreams", "drift", "shift"] = "dreams"
+    bounded: bool = False
     scales: LossScales = LossScales()
     samples: int = 3000
     samples_per_task: int = 2000
+    spread: float = 1.0
     selection: bool = True
     selectors: SelectorRecipe = SelectorRecipe()
     inversion: LayerwiseSettings = LayerwiseSettings(prior=PriorSettings("none"))
@@ -94,117 +101,167 @@ class Pmi(Method):
                 "samples and samples_per_task must not be negative, and one of them above 0, got "
                 f"{self.samples} and {self.samples_per_task}"
             )
+        if not self.spread > 0:
+            raise ValueError(f"spread must be above 0, got {self.spread}")
 
-    def check(self, backbone: Backbone) -> None:
-        """No covariances are measured, so no prior can have them; images are held to what BatchNorm layers saw."""
+    def check(self, backbone: Backbone, start: int = 0) -> None:
+        """No covariances are measured, so no prior can have them."""
         check_prior_kind(self.name, self.inversion.prior)
-        check_batchnorm(self.name, backbone)
+
+    def begin(self, engine: Engine) -> None:
+        """Of statistics that may be of the whole network or of another method, keep those that are measured here."""
+        meters = self.layer_meters(engine.backbone, engine.start)
+        found = [meter.as_measured(layer) for layer in engine.memory.layers.values() for meter in meters]
+        engine.memory.layers = {layer.key: layer for layer in found if layer is not None}
 
     # --- dreaming ---
 
-    def dream(self, learner: Learner) -> TensorReplay:
+    def dream(self, engine: Engine) -> TensorReplay:
         """Features of the old classes, then images in which the old model sees them."""
-        teacher = learner.teacher
+        teacher = engine.teacher
         assert teacher is not None
         dream = invert_layerwise(
-            self.knowledge(learner),
-            self.targets(learner),
-            learner.generator,
+            self.knowledge(engine),
+            self.targets(engine),
+            engine.generator,
             self.inversion,
-            progress=learner.inversion_step,
-            resume=learner.inversion,
+            progress=engine.inversion_step,
+            resume=engine.inversion,
         )
         if not dream.finished:
             raise InterruptedInversion(dream.checkpoint)
-        return TensorReplay.of(dream.images, dream.labels.to(dream.images.device), teacher)
+        items = Items(dream.images, engine.start)
+        return TensorReplay.of(items, dream.labels.to(dream.images.device), teacher)
 
-    def targets(self, learner: Learner) -> Targets:
+    def targets(self, engine: Engine) -> Targets:
         """Every old class with the same chance, its features from its Gaussian."""
-        memory = learner.memory
-        assert memory.gaussians is not None
-        labels = random_labels(range(learner.old_classes), self.count(learner), learner.generator)
-        return feature_targets(
-            labels, memory.gaussians, memory.selectors if self.selection else None, learner.generator
-        )
+        gaussians, selectors = engine.memory.gaussians, engine.memory.selectors if self.selection else None
+        assert gaussians is not None
+        labels = random_labels(range(engine.old_classes), self._count(engine.tasks), engine.generator)
+        wide = gaussians if self.spread == 1 else replace(gaussians, std=self.spread * gaussians.std)
+        return feature_targets(labels, wide, selectors, engine.generator)
 
-    def count(self, learner: Learner) -> int:
-        """How many pseudo-samples there are in this task."""
-        return self.samples + self.samples_per_task * learner.tasks
+    def _count(self, tasks: int) -> int:
+        """Pseudo-samples after so many tasks."""
+        return self.samples + self.samples_per_task * tasks
 
-    def dream_work(self, learner: Learner) -> tuple[int, int]:
+    def dream_work(self, tasks: int) -> tuple[int, int]:
         """Every step of every block, together one pass through the network, and every step of the refinement."""
-        count = self.count(learner)
+        count = self._count(tasks)
         return count, count * (self.inversion.block.steps + self.inversion.refine.steps)
 
-    def knowledge(self, learner: Learner) -> Knowledge:
+    def knowledge(self, engine: Engine) -> Knowledge:
         """What the inversion may know: the old model and the statistics of its blocks' inputs."""
-        assert learner.teacher is not None
-        return Knowledge(learner.teacher.backbone, learner.memory.layers, learner.teacher.head)
+        teacher = engine.teacher
+        assert teacher is not None
+        return Knowledge(teacher.backbone, engine.memory.layers, teacher.head, start=engine.start)
 
     # --- training ---
 
-    def stages(self, learner: Learner) -> list[Stage]:
+    def stages(self, step: Step) -> list[Stage]:
         """From the top down: the newest classifier, the last block, the network; then all classifiers, balanced."""
-        if learner.teacher is None:
-            return first_task(learner, self.first)
-        scales = self.scales.for_task(learner.new_classes, learner.old_classes)
-        newest, pair, backbone = learner.student.head.classifier(-1), projectors(learner), learner.backbone
-        how = {"together": self.together, "views": self.views}
-        all_terms = distil(learner, scales, **how)
-        if self.follow == "drift":
-            balance = balance_head_on_gaussians(learner, self.balance)
-        else:
-            balance = balance_head(learner, self.balance, self.scales.local, scales.hard)
-        return [
-            Stage("newest classifier", [newest], self.head, distil(learner, scales, relational=False, **how)),
-            Stage("last block", [newest, pair, backbone.blocks()[-1].module], self.last_block, all_terms),
-            Stage("network", [newest, pair, *(block.module for block in backbone.blocks())], self.network, all_terms),
-            balance,
+        if step == "first":
+            return first_task(self.first)
+        stages = [
+            Stage("newest classifier", self.head, lambda engine: self._distil(engine, 0, relational=False)),
+            Stage("last block", self.last_block, lambda engine: self._distil(engine, 1)),
+            Stage("network", self.network, lambda engine: self._distil(engine, None)),
+            Stage("balance the head", self.balance, self._balance),
         ]
+        if step == "extend":
+            stages = extending_stages(self.balance, self.network, self.scales.hard)
+        return [_bounded(stage) for stage in stages] if self.bounded else stages
+
+    def _distil(self, engine: Engine, blocks: int | None, relational: bool = True) -> Work:
+        """The newest classifier and so many of the last blocks, or all that learns."""
+        scales = self.scales.for_task(engine.new_classes, engine.old_classes)
+        losses = distil(engine, scales, relational, together=self.together, views=self.views)
+        modules = engine.learning()
+        if blocks is not None:
+            modules = [block.module for block in engine.backbone.blocks()[len(engine.backbone.blocks()) - blocks :]]
+        pair = [projectors(engine)] if relational else []
+        return Work([engine.student.head.newest(), *pair, *modules], losses)
+
+    def _balance(self, engine: Engine) -> Work:
+        if self.follow == "drift":
+            return balance_head_on_gaussians(engine)
+        scales = self.scales.for_task(engine.new_classes, engine.old_classes)
+        return balance_head(engine, self.scales.local, scales.hard)
 
     # --- remembering ---
 
-    def remember(self, learner: Learner, data: ImageDataset) -> None:
+    def remember(self, engine: Engine, data: ImageDataset) -> None:
         """Class Gaussians (of old classes as `follow` says), selectors and what the blocks receive."""
-        backbone, memory = learner.backbone, learner.memory
-        drifting = self.follow == "drift"
-        classes = ClassMeter(feature_point(backbone), backbone.pool, keep_features=self.selection, correlated=drifting)
-        meters = [classes, *self.layer_meters(learner)]
-        run_meters(learner.student.backbone, learner.images(data), meters)  # type: ignore[arg-type]
-        layers = {key: layer for meter in meters[1:] for key, layer in meter.statistics().items()}  # type: ignore[attr-defined]
-        memory.layers = merged(learner, layers)
+        memory, replay = engine.memory, engine.replay
+        classes = self._class_meter(engine, correlated=self.follow == "drift")
+        meters = self.layer_meters(engine.backbone, engine.start)
+        run_meters(engine.backbone, engine.images(data), [classes, *meters])
+        layers = {key: layer for meter in meters for key, layer in meter.statistics().items()}
         gaussians, features = classes.gaussians(), classes.features() if self.selection else {}
-        if isinstance(learner.replay, TensorReplay):
-            past = ClassMeter(feature_point(backbone), backbone.pool, keep_features=self.selection)
-            run_meters(learner.student.backbone, learner.replay.batches(500), [past])
-            gaussians = self.followed(learner, past.gaussians()).replace(gaussians)
+        if isinstance(replay, TensorReplay):
+            past = self._class_meter(engine)
+            run_meters(engine.backbone, replay.batches(500), [past])
+            followed = self._followed(engine, past.gaussians())
+            if engine.step == "extend":
+                remember_extension(engine, data, followed, gaussians, layers)
+                return
+            gaussians = followed.replace(gaussians)
             features = past.features() | features if self.selection else {}
-        memory.gaussians = _updated_gaussians(memory.gaussians, gaussians)
+        memory.layers = _merged(engine, layers)
+        # A class that no pseudo-sample was drawn of keeps its old Gaussian.
+        memory.gaussians = gaussians if memory.gaussians is None else memory.gaussians.replace(gaussians)
         if self.selection:
-            memory.selectors = _updated_selectors(memory.selectors, features, self.selectors, learner)
+            trained = train_selectors(features, self.selectors, engine.generator)
+            memory.selectors = trained if memory.selectors is None else memory.selectors.replace(trained)
+        else:
+            memory.selectors = None  # those that another method left are of features that have moved
 
-    def followed(self, learner: Learner, dreamed: ClassGaussians) -> ClassGaussians:
+    def _class_meter(self, engine: Engine, correlated: bool = False) -> ClassMeter:
+        backbone = engine.backbone
+        point = backbone.point(-1, "output")
+        return ClassMeter(point, backbone.pool, keep_features=self.selection, correlated=correlated)
+
+    def _followed(self, engine: Engine, dreamed: ClassGaussians) -> ClassGaussians:
         """The Gaussians of the old classes after this task; ``dreamed`` are those of their pseudo-samples now."""
-        return drifted_gaussians(learner) if self.follow == "drift" else dreamed
+        if self.follow == "drift":
+            return drifted_gaussians(engine)
+        return shifted_gaussians(engine, dreamed) if self.follow == "shift" else dreamed
 
-    def layer_meters(self, learner: Learner) -> list[LayerMeter]:
-        """What to measure besides classes."""
-        return [LayerMeter(list(block_input_points(learner.backbone).values()), kinds=())]
+    def layer_meters(self, backbone: Backbone, start: int) -> list[LayerMeter]:
+        """What to measure besides classes: the inputs of blocks, and what else is watched that is no BatchNorm."""
+        inputs = backbone.block_inputs(start)
+        others = [] if backbone.has_batchnorm else [place for place in backbone.watched(start) if place not in inputs]
+        return meters_by_view([*inputs, *others])
 
 
-def merged(learner: Learner, layers: dict[str, LayerStatistics]) -> dict[str, LayerStatistics]:
+def meters_by_view(places: Iterable[tuple[Point, View]], kinds: Sequence[str] = ()) -> list[LayerMeter]:
+    """Meters of statistics at places, one for those that are read alike."""
+    by_view: dict[View, list[Point]] = {}
+    for point, view in places:
+        by_view.setdefault(view, []).append(point)
+    return [LayerMeter(points, view, kinds) for view, points in by_view.items()]
+
+
+def _merged(engine: Engine, layers: dict[str, LayerStatistics]) -> dict[str, LayerStatistics]:
     """Statistics of the old tasks and of the new one as those of all, by numbers of classes."""
-    old = learner.old_classes
-    return merge_layers([(old, learner.memory.layers), (learner.new_classes, layers)]) if old else layers
+    if not engine.old_classes:
+        return layers
+    return dict(engine.memory.layers.merge(layers, (engine.old_classes, engine.new_classes)))
 
 
-def _updated_gaussians(before: ClassGaussians | None, now: ClassGaussians) -> ClassGaussians:
-    """A class that no pseudo-sample was drawn of keeps its old Gaussian."""
-    return now if before is None else before.replace(now)
+def _bounded(stage: Stage) -> Stage:
+    """The same stage, in which classifiers learn no faster than the length of features allows.
 
+    A step of a linear classifier moves a logit by the rate times the squared length of the feature. Features of large
+    networks are long (some 3,000 squared for a ResNet-34): a rate that suits short ones makes the classifiers of new
+    classes grow until they drown the old ones, or until numbers are not finite any more.
+    """
 
-def _updated_selectors(
-    before: Selectors | None, features: dict[int, Tensor], recipe: SelectorRecipe, learner: Learner
-) -> Selectors:
-    now = train_selectors(features, recipe, learner.generator)
-    return now if before is None else before.replace(now)
+    def start(engine: Engine) -> Work:
+        work, gaussians, lr = stage.start(engine), engine.memory.gaussians, stage.training.lr
+        if gaussians is None or not lr:
+            return work
+        energy = float((gaussians.mean.square() + gaussians.std.square()).sum(1).mean())
+        return replace(work, factors=[(engine.student.head, min(1.0, _LOGIT_STEP / (energy * lr)))])
+
+    return replace(stage, start=start)

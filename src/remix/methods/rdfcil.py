@@ -7,13 +7,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from remix.inversion import GeneratorSettings
-from remix.learning.learner import Learner
-from remix.learning.scaling import LossScales
-from remix.learning.sgd import Sgd
-from remix.learning.stage import Stage
+from remix.learning.engine import Engine
+from remix.learning.losses import LossScales
+from remix.learning.method import Step
+from remix.learning.stage import Stage, Work
+from remix.learning.training import Training
 from remix.methods.distillation import balance_head, distil, projectors
 from remix.methods.generated import Generated
-from remix.methods.plain import first_task
+from remix.methods.plain import everything, first_task
 from remix.methods.registry import method
 
 __all__ = ["Rdfcil"]
@@ -33,18 +34,25 @@ class Rdfcil(Generated):
 
     """
 
-    first: Sgd = Sgd(160, 0.1, (80, 120))
-    later: Sgd = Sgd(160, 0.1, (80, 120))
-    balance: Sgd = Sgd(40, 0.005)
+    first: Training = Training(160, 0.1, (80, 120))
+    later: Training = Training(160, 0.1, (80, 120))
+    balance: Training = Training(40, 0.005)
     scales: LossScales = LossScales(local=0.5, head=0.0)
     generator: GeneratorSettings = GeneratorSettings()
 
-    def stages(self, learner: Learner) -> list[Stage]:
+    def stages(self, step: Step) -> list[Stage]:
         """Everything at once, then the head alone."""
-        if learner.teacher is None:
-            return first_task(learner, self.first)
-        scales = self.scales.for_task(learner.new_classes, learner.old_classes)
+        if step == "first":
+            return first_task(self.first)
         return [
-            Stage("train", [learner.student, projectors(learner)], self.later, distil(learner, scales)),
-            balance_head(learner, self.balance, self.scales.local, scales.hard),
+            Stage("train", self.later, self._train),
+            Stage("balance the head", self.balance, self._balance),
         ]
+
+    def _train(self, engine: Engine) -> Work:
+        scales = self.scales.for_task(engine.new_classes, engine.old_classes)
+        return Work([*everything(engine), projectors(engine)], distil(engine, scales))
+
+    def _balance(self, engine: Engine) -> Work:
+        scales = self.scales.for_task(engine.new_classes, engine.old_classes)
+        return balance_head(engine, self.scales.local, scales.hard)

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from remix.inversion import Knowledge, LayerwiseSettings
-from remix.learning.learner import Learner
-from remix.methods.pmi import Pmi
-from remix.methods.priors import check_batchnorm
+from remix.learning.engine import Engine
+from remix.methods.pmi import Pmi, meters_by_view
 from remix.methods.registry import method
 from remix.networks import Backbone
 from remix.statistics import (
     COVARIANCE_LIMIT,
     LayerMeter,
-    batchnorm_points,
     rescale_to_batchnorm,
     resolution_points,
     resolution_shapes,
@@ -32,21 +30,26 @@ class Remix(Pmi):
     The prior is ``inversion.prior``: which covariance, in which form, how heavy. Other settings as in PMI.
 
     Args:
-        view: what the prior looks at: "channels" of every BatchNorm input, as published, or the whole "map" at the end
-            of every resolution.
+        view: what the prior looks at: "channels" of every BatchNorm input, as published (of what a network without
+            BatchNorm watches instead), or the whole "map" at the end of every resolution.
 
     """
 
     view: Literal["channels", "map"] = "channels"
     inversion: LayerwiseSettings = LayerwiseSettings()  # noqa: RUF009 (frozen)
 
-    def check(self, backbone: Backbone) -> None:
+    @property
+    def _covariance(self) -> str | None:
+        """The kind that is measured."""
+        kind = self.inversion.prior.kind
+        return None if kind in ("none", "diagonal") else kind.removesuffix("-dct")
+
+    def check(self, backbone: Backbone, start: int = 0) -> None:
         """Whether covariances of this kind can be measured on what the prior looks at."""
         kind = self.inversion.prior.kind
         if self.view == "channels":
             if kind == "laplace-dct":
                 raise ValueError("the prior 'laplace-dct' is of whole maps: set settings.view=map too")
-            check_batchnorm(self.name, backbone)
             return
         numbers = max(math.prod(shape) for shape in resolution_shapes(backbone))
         if kind == "dense" and numbers > COVARIANCE_LIMIT:
@@ -55,20 +58,22 @@ class Remix(Pmi):
                 f"{COVARIANCE_LIMIT:,} numbers are the most: set settings.view=channels, or prior.kind=laplace-dct"
             )
 
-    def knowledge(self, learner: Learner) -> Knowledge:
-        """As PMI, and covariances of the BatchNorm inputs, scaled to the running variances."""
-        teacher = learner.teacher
+    def knowledge(self, engine: Engine) -> Knowledge:
+        """As PMI, and covariances, those of BatchNorm inputs scaled to the running variances."""
+        teacher = engine.teacher
         assert teacher is not None
-        layers = rescale_to_batchnorm(learner.memory.layers, teacher.backbone)
-        return Knowledge(teacher.backbone, layers, teacher.head)
+        layers = rescale_to_batchnorm(engine.memory.layers, teacher.backbone)
+        prior = [key for key, layer in layers.items() if self._covariance in layer.covariances]
+        return Knowledge(teacher.backbone, layers, teacher.head, prior or None, engine.start)
 
-    def layer_meters(self, learner: Learner) -> list[LayerMeter]:
-        """As PMI, and covariances of the BatchNorm inputs or of whole maps."""
-        prior = self.inversion.prior.kind
-        kind = ("dense",) if prior == "dense" else ("laplace",)
-        if self.view == "map":
-            points = resolution_points(learner.backbone)
-            covariances = LayerMeter(points, "map", kind, transform="dct" if prior == "laplace-dct" else None)
+    def layer_meters(self, backbone: Backbone, start: int) -> list[LayerMeter]:
+        """As PMI, and covariances of what the network watches or of whole maps."""
+        kinds = [] if self._covariance is None else [self._covariance]
+        if not kinds:
+            return super().layer_meters(backbone, start)
+        if self.view == "channels":
+            covariances = meters_by_view(backbone.watched(start), kinds)
         else:
-            covariances = LayerMeter(batchnorm_points(learner.backbone), kinds=kind)
-        return [*super().layer_meters(learner), covariances]
+            transform: Literal["dct"] | None = "dct" if self.inversion.prior.kind == "laplace-dct" else None
+            covariances = [LayerMeter(resolution_points(backbone, start), "map", kinds, transform=transform)]
+        return [*super().layer_meters(backbone, start), *covariances]

@@ -3,11 +3,12 @@
 from remix.networks.adapt import ModuleBackbone, as_backbone
 from remix.networks.backbone import Backbone, Block, Items, average_pool
 from remix.networks.cifar_resnet import CifarResNet
-from remix.networks.classifier import Classifier
+from remix.networks.classifier import Classifier, frozen_copy, saved_state
 from remix.networks.convnet import ConvNet
-from remix.networks.head import GrowingHead
+from remix.networks.heads import CosineHead, Head, LinearHead, create_head, described_head, list_heads, register_head
 from remix.networks.hooks import Hooks, Point
 from remix.networks.imagenet_resnet import ImageNetResNet
+from remix.networks.opening import OpenedNetwork, open_module, open_network, preprocessing_for
 from remix.networks.probe import check_backbone
 from remix.networks.registry import (
     backbone_options,
@@ -25,11 +26,14 @@ __all__ = [
     "CifarResNet",
     "Classifier",
     "ConvNet",
-    "GrowingHead",
+    "CosineHead",
+    "Head",
     "Hooks",
     "ImageNetResNet",
     "Items",
+    "LinearHead",
     "ModuleBackbone",
+    "OpenedNetwork",
     "Point",
     "View",
     "as_backbone",
@@ -38,12 +42,21 @@ __all__ = [
     "backbone_options",
     "check_backbone",
     "create_backbone",
+    "create_head",
+    "described_head",
     "file_options",
+    "frozen_copy",
     "list_backbones",
+    "list_heads",
     "list_views",
     "load_classifier",
     "load_weights",
+    "open_module",
+    "open_network",
+    "preprocessing_for",
     "read_weights",
     "register_backbone",
+    "register_head",
+    "saved_state",
     "seeded_backbone",
 ]

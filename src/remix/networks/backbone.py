@@ -70,6 +70,11 @@ class Backbone(nn.Module):
         """What learns when all from block ``start`` on may: those blocks, unless most of a network stays as it is."""
         return [block.module for block in self.blocks()[start:]]
 
+    @property
+    def has_batchnorm(self) -> bool:
+        """Whether it has BatchNorm layers that keep running statistics."""
+        return any(isinstance(module, _BatchNorm) and module.running_mean is not None for module in self.modules())
+
     def watched(self, start: int = 0) -> list[tuple[Point, View]]:
         """Where the statistics of activations are taken from block ``start`` on, and how they are read.
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from remix.networks.backbone import Backbone
 from remix.networks.cifar_resnet import CifarResNet
 from remix.networks.classifier import Classifier
-from remix.networks.head import GrowingHead
+from remix.networks.heads import LinearHead
 from remix.networks.registry import backbone_options, create_backbone
 from remix.support.machine import out_of_memory
 
@@ -58,7 +58,7 @@ def file_options(name: str, path: str | Path) -> dict[str, object]:
     return _usual_options(name, _without_prefix(read_weights(path)))
 
 
-def load_weights(backbone: Backbone, path: str | Path) -> GrowingHead | None:
+def load_weights(backbone: Backbone, path: str | Path) -> LinearHead | None:
     """Load a file's weights into a backbone, in place, in the backbone's own dtype and on its device.
 
     Returns:
@@ -116,7 +116,7 @@ def _usual_options(name: str, weights: Mapping[str, Tensor]) -> dict[str, object
     return {"final_relu": True, "padding": "symmetric"} if usual else {}
 
 
-def _load(backbone: Backbone, weights: dict[str, Tensor], path: str | Path) -> GrowingHead | None:
+def _load(backbone: Backbone, weights: dict[str, Tensor], path: str | Path) -> LinearHead | None:
     if not isinstance(backbone, nn.Module):
         raise TypeError(f"a backbone must be an nn.Module, got {type(backbone).__name__}")
     own = backbone.state_dict()
@@ -181,7 +181,7 @@ def _differences(own: dict[str, Tensor], given: dict[str, Tensor]) -> list[str]:
     return problems
 
 
-def _build_head(tensors: dict[str, Tensor], feature_dim: int, path: str | Path) -> GrowingHead | None:
+def _build_head(tensors: dict[str, Tensor], feature_dim: int, path: str | Path) -> LinearHead | None:
     if not tensors:
         return None
     parts = {key.rpartition(".")[2]: value for key, value in tensors.items()}
@@ -190,7 +190,7 @@ def _build_head(tensors: dict[str, Tensor], feature_dim: int, path: str | Path) 
         raise ValueError(f"{path} must hold one linear head, found {', '.join(tensors)}")
     if weight.dim() != 2 or weight.shape[1] != feature_dim:
         raise ValueError(f"the head in {path} has weights {tuple(weight.shape)}, expected (classes, {feature_dim})")
-    head = GrowingHead(feature_dim, [len(weight)], bias=bias is not None)
+    head = LinearHead(feature_dim, [len(weight)], bias=bias is not None)
     own = head.state_dict()
     own["classifiers.0.weight"].copy_(weight)
     if bias is not None:

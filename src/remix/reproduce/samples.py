@@ -13,7 +13,7 @@ from remix.deploy.measuring import measure_folder
 from remix.deploy.sources import NetworkFile
 from remix.inversion import PriorKind
 from remix.learning import load_model
-from remix.learning.devices import as_device, on_device
+from remix.learning.team import as_device
 from remix.reproduce.targets import Listener, Reproduction
 from remix.support.files import write_text
 from remix.support.tables import as_csv, as_markdown
@@ -54,7 +54,7 @@ def reproduce(wanted: Reproduction, listener: Listener) -> bool:
         if resume or not files.tensors.exists():
             files.prepare(overwrite=False, resume=resume)
             options = DreamOptions(CLASSES, count, "pyramid", prior, steps=steps)
-            plan = make_plan(on_device(load_model(model), as_device("auto")), options)
+            plan = make_plan(load_model(model).to(as_device("auto")), options)
             if not listener.dream(plan, files, resume):
                 return False
         dreams[prior] = load_dream(files.tensors)

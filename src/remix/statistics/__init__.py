@@ -14,7 +14,7 @@ from remix.statistics.layer_meter import LayerMeter, measure_layers
 from remix.statistics.layers import Layers, LayerStatistics, check_layers, merge_layers
 from remix.statistics.measure import Meter, NonFiniteActivationError, require_finite, run_meters
 from remix.statistics.memory import Memory
-from remix.statistics.moments import RunningMoments
+from remix.statistics.moments import RunningMoments, mixture
 from remix.statistics.records import ClassRecord, TaskRecord
 from remix.statistics.reservoir import Reservoir
 from remix.statistics.selector_training import SelectorRecipe, train_selectors
@@ -67,6 +67,7 @@ __all__ = [
     "measure_classes",
     "measure_layers",
     "merge_layers",
+    "mixture",
     "read_file",
     "read_header",
     "register_covariance",

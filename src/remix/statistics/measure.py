@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from remix.networks import Backbone
+from remix.networks import Backbone, Items
 from remix.networks.hooks import Hooks, Point, check_points
 from remix.networks.probe import evaluating
 
 __all__ = ["Batch", "Meter", "NonFiniteActivationError", "require_finite", "run_meters"]
 
-Batch = Tensor | Sequence[Tensor]
-"""Images (N, C, H, W), or a pair of images and labels (N,), as data loaders give them."""
+Batch = Tensor | Sequence[Any]
+"""Images (N, C, H, W), or a pair of images and labels (N,), as data loaders give them; or `Items` in their place."""
 
 
 class Meter(Protocol):
@@ -51,19 +51,20 @@ def run_meters(network: nn.Module, batches: Iterable[Batch], meters: Sequence[Me
     images_seen = 0
     with evaluating(network), Hooks(network, points) as hooks:
         for number, batch in enumerate(batches):
-            images, labels = (batch, None) if isinstance(batch, Tensor) else (batch[0], _labels(batch))
+            received, labels = (batch, None) if isinstance(batch, Tensor) else (batch[0], _labels(batch))
+            items = received if isinstance(received, Items) else Items(received)
             hooks.clear()
-            run(images)
+            run(*items) if items.start else run(items.x)
             captured = _captured(hooks, number)
             for meter in meters:
                 meter.update({point: captured[point] for point in meter.points}, labels)
-            images_seen += len(images)
+            images_seen += len(items.x)
     if not images_seen:
         raise ValueError("batches is empty: nothing was measured")
     return images_seen
 
 
-def _labels(batch: Sequence[Tensor]) -> Tensor | None:
+def _labels(batch: Sequence[Any]) -> Tensor | None:
     return batch[1] if len(batch) > 1 else None
 
 

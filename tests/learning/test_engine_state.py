@@ -1,72 +1,72 @@
-"""A learner that was put where another one stood goes on as that one would have."""
+"""An engine that was put where another one stood goes on as that one would have."""
 
 import itertools
 from pathlib import Path
 
 import pytest
 import torch
-from tiny import DRIFTING, tiny_learner, tiny_stream
+from tiny import DRIFTING, tiny_engine, tiny_stream
 
 from remix.data import Task, TaskStream
-from remix.learning.learner import Learner
-from remix.learning.learner_state import learner_tensors, replay_tensors, restore
+from remix.learning.engine import Engine
+from remix.learning.engine_state import engine_tensors, replay_tensors, restore
 from remix.methods import list_methods
 from remix.statistics import read_file, write_file
 
 
-def task_of(learner: Learner, stream: TaskStream, index: int) -> Task:
-    return stream.seen(index) if learner.method.joint else stream[index]
+def task_of(engine: Engine, stream: TaskStream, index: int) -> Task:
+    return stream.seen(index) if engine.method.keeps_images else stream[index]
 
 
-def saved_on_the_way(name: str, folder: Path) -> Learner:
-    """A learner after two tasks; at every safe point of the second it was written to a file 1, 2, 3, ..."""
+def saved_on_the_way(name: str, folder: Path) -> Engine:
+    """A engine after two tasks; at every safe point of the second it was written to a file 1, 2, 3, ..."""
     stream = tiny_stream(15)
-    learner = tiny_learner(name, stream)
-    learner.learn(task_of(learner, stream, 0))
+    engine = tiny_engine(name, stream)
+    engine.learn(task_of(engine, stream, 0))
     points = itertools.count(1)
 
     def save() -> None:
-        tensors, record = learner_tensors(learner)
-        replay = {f"replay/{key}": tensor for key, tensor in replay_tensors(learner).items()}
+        tensors, record = engine_tensors(engine)
+        replay = {f"replay/{key}": tensor for key, tensor in replay_tensors(engine).items()}
         write_file(folder / str(next(points)), "test", 1, tensors | replay, record)
 
-    learner.learn(task_of(learner, stream, 1), save)
-    return learner
+    engine.learn(task_of(engine, stream, 1), save)
+    return engine
 
 
-def restored(name: str, file: Path) -> Learner:
+def restored(name: str, file: Path) -> Engine:
     tensors, record = read_file(file, "test", 1)
     replay = {key.partition("/")[2]: tensor for key, tensor in tensors.items() if key.startswith("replay/")}
-    learner = tiny_learner(name, tiny_stream(15))
-    restore(learner, {key: t for key, t in tensors.items() if not key.startswith("replay/")}, record, replay)
-    return learner
+    engine = tiny_engine(name, tiny_stream(15))
+    restore(engine, {key: t for key, t in tensors.items() if not key.startswith("replay/")}, record, replay)
+    return engine
 
 
 @pytest.mark.parametrize("name", [*list_methods(), DRIFTING])
 def test_every_method_goes_on_with_the_same_bits(name, tmp_path):
-    expected, record = learner_tensors(saved_on_the_way(name, tmp_path))
+    expected, record = engine_tensors(saved_on_the_way(name, tmp_path))
     for point in ("1", "3"):  # before it dreams, and within its first stage
-        learner = restored(name, tmp_path / point)
-        learner.learn(task_of(learner, tiny_stream(15), 1))
-        tensors, found = learner_tensors(learner)
+        engine = restored(name, tmp_path / point)
+        engine.learn(task_of(engine, tiny_stream(15), 1))
+        tensors, found = engine_tensors(engine)
         assert found == record
         assert tensors.keys() == expected.keys()
         assert [key for key in tensors if not torch.equal(tensors[key], expected[key])] == []
 
 
 def test_a_state_of_another_method_or_network_is_refused(tmp_path):
-    tensors, record = learner_tensors(saved_on_the_way("finetune", tmp_path))
+    tensors, record = engine_tensors(saved_on_the_way("finetune", tmp_path))
     stream = tiny_stream(15)
-    with pytest.raises(ValueError, match="is of method 'finetune', this learner has 'lwf'"):
-        restore(tiny_learner("lwf", stream), tensors, record, {})
+    with pytest.raises(ValueError, match="is of method 'finetune', this engine has 'lwf'"):
+        restore(tiny_engine("lwf", stream), tensors, record, {})
     del tensors["student/backbone.convolutions.0.conv.weight"]
     with pytest.raises(ValueError, match="does not fit this network"):
-        restore(tiny_learner("finetune", stream), tensors, record, {})
+        restore(tiny_engine("finetune", stream), tensors, record, {})
 
 
 @pytest.fixture(scope="module")
 def state(tmp_path_factory):
-    """Of a learner within its second task."""
+    """Of a engine within its second task."""
     folder = tmp_path_factory.mktemp("state")
     saved_on_the_way("finetune", folder)
     return read_file(folder / "3", "test", 1)
@@ -83,7 +83,7 @@ def test_a_state_with_sound_checksums_and_wrong_fields_is_told_in_a_sentence(sta
     said = []
     for one in [*changed, {}, None, []]:
         try:
-            restore(tiny_learner("finetune", stream), tensors, one, {})
+            restore(tiny_engine("finetune", stream), tensors, one, {})
         except ValueError as error:
             said.append(str(error))
     assert len(said) > 0.8 * len(changed)
@@ -108,4 +108,4 @@ def test_wrong_tensors_of_a_state_are_told_in_a_sentence(state, name, change):
     if change is not None:
         changed[name] = change(tensors.get(name))
     with pytest.raises(ValueError, match=r"the state (does not fit this network|lacks)"):
-        restore(tiny_learner("finetune", tiny_stream(15)), changed, record, {})
+        restore(tiny_engine("finetune", tiny_stream(15)), changed, record, {})

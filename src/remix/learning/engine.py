@@ -1,11 +1,15 @@
-"""The learner: task after task, without the data of the old ones."""
+"""The engine: one task after another, without the data of the old ones.
+
+task -> dream the old classes            inversion/ with statistics/
+     -> train on new and replayed items  stages and losses
+     -> remember                         statistics/ with laplace/
+"""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import torch
@@ -13,20 +17,19 @@ from torch import Tensor, nn
 
 from remix.data import Augment, ImageDataset, Normalisation, Task, batches
 from remix.inversion import Checkpoint, Progress
-from remix.learning.best_epoch import BestEpoch
-from remix.learning.class_balance import LabelCounts
-from remix.learning.frozen_trunk import FrozenTrunk
-from remix.learning.method import Method
+from remix.learning.frozen_maps import FrozenMaps
+from remix.learning.losses import LabelCounts
+from remix.learning.method import Method, Step
 from remix.learning.monitor import Monitor
 from remix.learning.replay import Replay
 from remix.learning.stage import Stage
 from remix.learning.team import Team, full_precision
-from remix.learning.trainer import StageState, Trainer
-from remix.networks import Backbone, Classifier, GrowingHead
+from remix.learning.trainer import BestEpoch, StageState, Trainer
+from remix.networks import Backbone, Classifier, Items, frozen_copy
 from remix.networks.probe import evaluating
 from remix.statistics import Memory
 
-__all__ = ["InterruptedInversion", "Learner"]
+__all__ = ["Engine", "InterruptedInversion"]
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -40,70 +43,72 @@ class InterruptedInversion(KeyboardInterrupt):
         self.saved = False
 
 
-class Learner:
-    """A classifier that learns new classes with a method, and remembers only statistics of the old ones.
+class Engine:
+    """Lets a classifier learn new classes with a method, and remembers only statistics of the old ones.
 
     Args:
-        backbone: the network.
+        student: the network that learns; it is changed.
         method: how to learn.
         normalisation: from bytes to network input.
         augment: random crops and flips in training.
         batch_size: real images per step, and as many pseudo-samples.
-        bias: whether the classifiers of the head have a bias.
         seed: of everything random.
         team: device, precision and processes.
         monitor: told of everything that happens.
-        trunk: lower blocks that never change, where ``backbone`` is only the rest (`remix.networks.cut`).
+        memory: what is kept of tasks that were learned before.
+        start: the first block that learns; those before it never change.
+        views: of every image that go through those blocks, the plain one included.
         adapt_batchnorm: whether BatchNorm statistics follow the data in training. Small data sets of a network that
             was trained on a large one are better off without.
-        best: keeps the best epoch of every stage; a learner that goes on after an interruption begins to compare anew.
+        best: keeps the best epoch of every stage; an engine that goes on after an interruption begins to compare anew.
 
     Attributes:
-        student: the network that learns.
-        teacher: the one before the present task, frozen; None in the first task and between tasks.
-        memory: what is kept of past tasks.
+        teacher: the network before the present task, frozen; None in the first task and between tasks.
         replay: the present task's pseudo-samples, or None.
         counts: how often each label was seen in the present task.
         present: the images of the present task, or None between tasks.
+
+    Raises:
+        ValueError: if the method cannot work with this network.
 
     """
 
     def __init__(
         self,
-        backbone: Backbone,
+        student: Classifier,
         method: Method,
         normalisation: Normalisation,
         augment: Augment | None = None,
         *,
         batch_size: int = 128,
-        bias: bool = False,
         seed: int = 0,
         team: Team | None = None,
         monitor: Monitor | None = None,
-        trunk: FrozenTrunk | None = None,
+        memory: Memory | None = None,
+        start: int = 0,
+        views: int = 4,
         adapt_batchnorm: bool = True,
         best: BestEpoch | None = None,
     ) -> None:
+        method.check(student.backbone, start)
         self.team = team or Team()
-        self.student = Classifier(backbone, GrowingHead(backbone.feature_dim, bias=bias))
-        self.team.prepare(self.student)
-        self.method, self.normalisation, self.augment, self.batch_size = method, normalisation, augment, batch_size
-        self.seed, self.monitor = seed, monitor or Monitor()
-        self.trunk, self.adapt_batchnorm, self.best = trunk, adapt_batchnorm, best
-        if trunk is not None:
-            trunk.network.to(self.team.device)
+        self.student, self.method, self.normalisation, self.augment = student, method, normalisation, augment
+        self.batch_size, self.seed, self.monitor = batch_size, seed, monitor or Monitor()
+        self.start, self.adapt_batchnorm, self.best = start, adapt_batchnorm, best
+        self.team.prepare(student)
+        self.memory = (memory or Memory()).to(self.team.device)
         self.generator = torch.Generator().manual_seed(seed)
-        self.memory = Memory()
         self.teacher: Classifier | None = None
         self.replay: Replay | None = None
         self.present: ImageDataset | None = None
         self.counts = LabelCounts(1)
         self.modules: dict[str, nn.Module] = {}
-        self.saved_modules: dict[str, dict[str, Tensor]] = {}  # of a restored learner, until they are asked for
+        self.saved_modules: dict[str, dict[str, Tensor]] = {}  # of a restored engine, until they are asked for
         self.done = 0  # phases of the present task
         self.stage_state = StageState()
         self.inversion: Checkpoint | None = None  # of an interrupted inversion, to go on with
-        self.untrained = copy.deepcopy(self.student.backbone.state_dict()) if method.joint else {}
+        self.untrained = copy.deepcopy(self.backbone.state_dict()) if method.keeps_images else {}
+        self._frozen = FrozenMaps(student.backbone, start, views) if start else None
 
     # --- what there is ---
 
@@ -118,14 +123,26 @@ class Learner:
         return len(self.memory.tasks)
 
     @property
-    def new_classes(self) -> int:
-        """Classes of the present task."""
-        return self.student.head.task_sizes[-1]
+    def old_classes(self) -> int:
+        """Classes that were known before the present task."""
+        return 0 if self.teacher is None else self.teacher.head.num_classes
 
     @property
-    def old_classes(self) -> int:
-        """Classes before the present task."""
-        return self.student.head.num_classes - self.new_classes
+    def new_classes(self) -> int:
+        """Classes of the present task that were not; 0 if all its images are of known ones."""
+        return self.student.head.num_classes - self.old_classes
+
+    @property
+    def step(self) -> Step:
+        """What kind of step the present task is."""
+        if self.teacher is None:
+            return "first"
+        known = self.present is not None and bool((self.present.labels < self.old_classes).any())
+        return "extend" if known and not self.method.keeps_images else "later"
+
+    def learning(self) -> list[nn.Module]:
+        """The modules of the backbone that may change."""
+        return self.backbone.trainable(self.start)
 
     def module(self, name: str, make: Callable[[], Module]) -> Module:
         """A module that belongs to the present task besides the student, saved with it; made when first asked for."""
@@ -140,28 +157,30 @@ class Learner:
                 self.generator.set_state(before)
         return self.modules[name]  # type: ignore[return-value]
 
-    def pooled(self, images: Tensor) -> Tensor:
-        """The student's pooled features of images (N, C, H, W)."""
-        return self.team.pooled(self.student.backbone, images)
+    def pooled(self, items: Items) -> Tensor:
+        """The student's pooled features of a batch."""
+        return self.team.pooled(self.backbone, *items)
 
-    def pooled_together(self, *batches: Tensor) -> tuple[Tensor, ...]:
+    def pooled_together(self, *parts: Items) -> tuple[Tensor, ...]:
         """The same of several batches as one, which BatchNorm normalises alike."""
-        return self.pooled(torch.cat(batches)).split([len(batch) for batch in batches])
+        latest = max(items.start for items in parts)
+        same = [self.backbone.features(*items, latest) if items.start < latest else items.x for items in parts]
+        return self.pooled(Items(torch.cat(same), latest)).split([len(x) for x in same])
 
     # --- learning ---
 
     def learn(self, task: Task, safe_point: Callable[[], None] = lambda: None) -> None:
-        """Learn the classes of a task; a learner restored in the middle of this task goes on from there.
+        """Learn the classes of a task; an engine restored in the middle of this task goes on from there.
 
         Args:
             task: the new classes and their images. Nothing of it is kept afterwards but statistics.
-            safe_point: called whenever the learner can be saved such that going on gives the same result.
+            safe_point: called whenever the engine can be saved such that going on gives the same result.
 
         """
         self.present = task.train
         self._phase(0, "prepare", lambda: self._prepare(task), safe_point)
         self._phase(1, "dream", self._dream, safe_point)
-        stages = [stage for stage in self.method.stages(self) if stage.sgd.epochs]
+        stages = [stage for stage in self.method.stages(self.step) if stage.training.epochs]
         self.monitor.begin_task(self.tasks, task.classes, [stage.name for stage in stages])
         for number, stage in enumerate(stages, start=2):
             self._phase(number, stage.name, lambda stage=stage: self._train(stage, task, safe_point), safe_point)  # type: ignore[misc]
@@ -177,17 +196,19 @@ class Learner:
         safe_point()
 
     def _prepare(self, task: Task) -> None:
-        new = len(task.labels)
-        if task.labels.start != self.student.head.num_classes and not self.method.joint:
-            raise ValueError(
-                f"the next task must begin with label {self.student.head.num_classes}, this one has {task.labels}"
-            )
-        self.teacher = copy.deepcopy(self.student).requires_grad_(False).eval() if self.tasks else None
-        if self.method.joint:
-            new = len(task.labels) - self.student.head.num_classes
-        if new:  # further images of known classes bring no new ones
-            self.student.head.grow(new, generator=self.generator)
+        known = self.student.head.num_classes
+        if task.labels.start != known and not self.method.keeps_images:
+            raise ValueError(f"the next task must begin with label {known}, this one has {task.labels}")
+        self.teacher = self.frozen_student() if self.tasks else None
+        names = task.classes[known:] if self.method.keeps_images else task.classes
+        if names:  # further images of known classes bring no new ones
+            self.student.head.grow(names, generator=self.generator)
         self.counts = LabelCounts(self.student.head.num_classes, self.team.device)
+        self.method.begin(self)
+
+    def frozen_student(self) -> Classifier:
+        """What the student is now."""
+        return frozen_copy(self.student, [*self.learning(), self.student.head])
 
     def _dream(self) -> None:
         self.replay = self.method.dream(self) if self.teacher is not None else None
@@ -203,11 +224,11 @@ class Learner:
             self.counts,
             self.monitor,
             self.best,
+            self.adapt_batchnorm,
         )
-        if not self.adapt_batchnorm:
-            stage = replace(stage, adapting=())
-        networks = [self.student, *([self.teacher] if self.teacher else []), *self.modules.values()]
-        trainer.run(stage, networks, self.stage_state, safe_point)
+        work = stage.start(self)
+        networks = {"student": self.student, **({"teacher": self.teacher} if self.teacher else {}), **self.modules}
+        trainer.run(stage.name, stage.training, work, networks, self.stage_state, safe_point)
         self.stage_state = StageState()
 
     def _remember(self, task: Task) -> None:
@@ -227,32 +248,33 @@ class Learner:
 
     # --- use ---
 
-    def images(self, data: ImageDataset, generator: torch.Generator | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+    def images(self, data: ImageDataset, generator: torch.Generator | None = None) -> Iterator[tuple[Items, Tensor]]:
         """One pass over a data set: shuffled and augmented with a generator, as it is without."""
         augment = self.augment if generator is not None else None
         return self._batches(data, self.batch_size, generator, augment)
 
     def _batches(
         self, data: ImageDataset, size: int, generator: torch.Generator | None, augment: Augment | None
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        make = batches if self.trunk is None else self.trunk.batches
-        return make(data, size, generator, self.normalisation, augment, self.team.device)
+    ) -> Iterator[tuple[Items, Tensor]]:
+        arguments = (data, size, generator, self.normalisation, augment, self.team.device)
+        if self._frozen is not None:
+            return self._frozen.batches(*arguments)
+        return ((Items(images), labels) for images, labels in batches(*arguments))
+
+    def logits(self, parts: Iterable[tuple[Items, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
+        """The student's logits of batches in eval mode, and their labels."""
+        with evaluating(self.student):
+            for items, labels in parts:
+                with self.team.precision():
+                    features = full_precision(self.backbone.pooled(*items))
+                yield self.student.head(features), labels
 
     def evaluate(self, data: ImageDataset) -> tuple[int, int]:
         """How many images are classified rightly among all classes seen so far, and how many there are."""
-        correct = 0
-        with evaluating(self.student):
-            for images, labels in self._batches(data, self._at_once(data), None, None):
-                with self.team.precision():
-                    features = full_precision(self.student.backbone.pooled(images))
-                correct += int((self.student.head.logits(features).argmax(1) == labels).sum())
-        return correct, len(data)
-
-    @staticmethod
-    def _at_once(data: ImageDataset) -> int:
-        """Images to look at together: 500 of 32 x 32 pixels, fewer larger ones."""
         channels, height, width = data.input_shape
-        return max(1, min(500, 500 * 3072 // (channels * height * width)))
+        at_once = max(1, min(500, 500 * 3072 // (channels * height * width)))  # fewer of images above 32 x 32 pixels
+        found = self.logits(self._batches(data, at_once, None, None))
+        return sum(int((logits.argmax(1) == labels).sum()) for logits, labels in found), len(data)
 
     def evaluate_tasks(self, tests: Sequence[ImageDataset]) -> tuple[list[int], list[int]]:
         """The same for several data sets."""

@@ -1,0 +1,168 @@
+"""What a run will do, task by task, and whether it can come to its end, before it does anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from remix.data import TaskStream, class_order
+from remix.data.registry import list_datasets
+from remix.data.task_stream import task_sizes
+from remix.experiments.config import RunConfig
+from remix.learning.history import check_class_names
+from remix.networks import Backbone, open_network
+from remix.support.settings import SettingError
+
+__all__ = ["RunPlan", "StagePlan", "TaskPlan", "check_run", "create_network", "network_options", "plan_run"]
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """A stage: its name, its epochs, and images sent through the network (forward and backward) in all of them."""
+
+    name: str
+    epochs: int
+    work: int
+
+
+@dataclass(frozen=True)
+class TaskPlan:
+    """A task: its classes, numbers of images, pseudo-samples with the images sent through the network, and stages."""
+
+    classes: tuple[str, ...]
+    train: int
+    test: int
+    pseudo: int
+    dream_work: int
+    stages: tuple[StagePlan, ...]
+
+    @property
+    def work(self) -> int:
+        """Images sent through the network."""
+        return self.dream_work + sum(stage.work for stage in self.stages)
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """Every task of a run; ``known`` says whether it is of the data themselves or of their official numbers."""
+
+    tasks: tuple[TaskPlan, ...]
+    known: bool
+
+    @property
+    def work(self) -> int:
+        """Images sent through the network in the whole run."""
+        return sum(task.work for task in self.tasks)
+
+
+def plan_run(config: RunConfig, stream: TaskStream | None) -> RunPlan:
+    """What a run will do.
+
+    Args:
+        config: the run.
+        stream: its tasks, or None where the data are not there: then of the official numbers of images.
+
+    Raises:
+        ValueError: if neither the data nor their numbers are known, or the tasks cannot be made.
+
+    """
+    tasks, method = _tasks(stream) if stream is not None else _official_tasks(config), config.settings
+    plans, before = [], 0
+    for number, (classes, train, test) in enumerate(tasks):
+        pseudo, dream_work = method.dream_work(number) if number else (0, 0)
+        before += train
+        seen = before if method.keeps_images else train
+        rows = 2 * seen if pseudo else seen
+        stages = tuple(
+            StagePlan(stage.name, stage.training.epochs, stage.training.epochs * rows)
+            for stage in method.stages("later" if number else "first")
+            if stage.training.epochs
+        )
+        plans.append(TaskPlan(classes, seen, test, pseudo, dream_work, stages))
+    return RunPlan(tuple(plans), stream is not None)
+
+
+def check_run(config: RunConfig, stream: TaskStream | None) -> Backbone:
+    """Whether method, network and data fit, every task can be learned and tested, and the result saved as a model.
+
+    Args:
+        config: the run.
+        stream: its tasks; None if the data are not there, then method and network are looked at.
+
+    Returns:
+        the network that the run begins with.
+
+    Raises:
+        ValueError: (SettingError, DataError) if not.
+
+    """
+    backbone = create_network(config)
+    config.settings.check(backbone)
+    if stream is None:
+        return backbone
+    if tuple(backbone.input_shape) != stream[0].train.input_shape:
+        raise SettingError(
+            f"network.backbone {config.network.backbone!r} takes images {tuple(backbone.input_shape)}, those of "
+            f"{stream.name} are {stream[0].train.input_shape}; choose another, or set network.options.input_shape"
+        )
+    check_class_names(stream.classes)
+    for index in range(len(stream)):
+        counts = stream[index].train.counts()
+        for name in stream[index].classes:
+            if not counts.get(name):
+                raise SettingError(
+                    f"the class {name} has no training images in {stream.name}; give it some, or leave it out "
+                    "(data.classes, data.order)"
+                )
+        if not len(stream.test(index)):
+            raise SettingError(
+                f"task {index + 1} ({', '.join(stream[index].classes)}) has no test images in {stream.name}; give its "
+                "classes some, or learn them in one task with others (data.tasks)"
+            )
+    _ = stream.splits.preprocessing  # raises for images that are not square
+    return backbone
+
+
+def create_network(config: RunConfig) -> Backbone:
+    """The backbone with the weights it begins with.
+
+    Raises:
+        SettingError: for a bad value of an option, or weights that do not fit.
+
+    """
+    network = config.network
+    try:
+        return open_network(network.backbone, network_options(config), network.weights, seed=config.seed).backbone
+    except FileNotFoundError as error:
+        raise SettingError(f"network.weights: {error}") from error
+    except ValueError as error:
+        raise SettingError(f"network.options: {error}") from error
+
+
+def network_options(config: RunConfig) -> dict[str, Any]:
+    """The options of the backbone; lists of a file are tuples here."""
+    options = config.network.options
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+
+
+def _tasks(stream: TaskStream) -> list[tuple[tuple[str, ...], int, int]]:
+    return [(task.classes, len(task.train), len(task.test)) for task in stream]
+
+
+def _official_tasks(config: RunConfig) -> list[tuple[tuple[str, ...], int, int]]:
+    data = config.data
+    entry = next((entry for entry in list_datasets() if entry.name == data.name), None)
+    if entry is None or entry.counts is None or entry.classes is None:
+        raise ValueError(f"{data.name!r} is not here and its numbers are not known; name its folder: --data DIR")
+    count = entry.classes
+    order = class_order(data.order, count)[: data.classes]
+    sizes = task_sizes(len(order), data.tasks, data.first)
+    train, test = (total / count for total in entry.counts)
+    if data.validation:
+        train, test = train * (1 - data.validation), train * data.validation
+    found, start = [], 0
+    for size in sizes:
+        names = tuple(f"class {label}" for label in order[start : start + size])
+        found.append((names, round(size * train), round(size * test)))
+        start += size
+    return found

@@ -1,0 +1,288 @@
+"""Heads: from pooled features to the logits of all classes seen, growing by the names of new ones."""
+
+from __future__ import annotations
+
+import copy
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear, normalize
+
+from remix.support.text import did_you_mean
+
+__all__ = ["CosineHead", "Head", "LinearHead", "create_head", "described_head", "list_heads", "register_head"]
+
+
+class Head(nn.Module):
+    """Base class of heads. ``head(features)`` are always the logits of every class, in the order they were learned.
+
+    Attributes:
+        kind: the name that it is registered under.
+        feature_dim: length of a pooled feature.
+
+    """
+
+    kind: ClassVar[str] = ""
+
+    def __init__(self, feature_dim: int) -> None:
+        super().__init__()
+        if feature_dim < 1:
+            raise ValueError(f"feature_dim must be at least 1, got {feature_dim}")
+        self.feature_dim = feature_dim
+        # Follows .to(device, dtype), so that a head without classes knows where its first one belongs.
+        self._placement: Tensor
+        self.register_buffer("_placement", torch.empty(0), persistent=False)
+
+    @property
+    @abstractmethod
+    def task_sizes(self) -> tuple[int, ...]:
+        """Number of classes of each task, in order."""
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes of all tasks together."""
+        return sum(self.task_sizes)
+
+    @abstractmethod
+    def grow(self, names: Sequence[str], *, generator: torch.Generator | None = None) -> None:
+        """Add the classes of a new task; what is there of old ones stays. Raises ValueError for no names."""
+
+    @abstractmethod
+    def newest(self) -> nn.Module:
+        """What belongs to the classes of the newest task alone."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """What is needed to build it again, as plain JSON; weights are loaded into it afterwards."""
+
+    @classmethod
+    @abstractmethod
+    def from_description(cls, feature_dim: int, described: Mapping[str, Any]) -> Head:
+        """The inverse of `describe`. Raises ValueError for what is none."""
+
+    @classmethod
+    @abstractmethod
+    def shapes(cls, feature_dim: int, described: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+        """Of its weights, by name, before it is built. Raises ValueError as `from_description`."""
+
+    def start_over(self, *, generator: torch.Generator | None = None) -> None:
+        """Forget all weights: the same classes, as new as if they had just grown."""
+        raise NotImplementedError(f"a head of the kind {self.kind!r} cannot begin anew")
+
+    def plain(self) -> nn.Module:
+        """A copy as simple as can be, for export."""
+        return copy.deepcopy(self)
+
+
+_HEADS: dict[str, type[Head]] = {}
+Kind = TypeVar("Kind", bound=type[Head])
+
+
+def register_head(name: str) -> Callable[[Kind], Kind]:
+    """Register a head under a name: ``@register_head("mine")`` above a class that derives from `Head`.
+
+    Raises:
+        ValueError: if the name is taken.
+
+    """
+
+    def register(kind: Kind) -> Kind:
+        if name in _HEADS and _HEADS[name].__qualname__ != kind.__qualname__:
+            raise ValueError(f"there is a head {name!r} already: {_HEADS[name].__qualname__}")
+        kind.kind = name
+        _HEADS[name] = kind
+        return kind
+
+    return register
+
+
+def list_heads() -> list[str]:
+    """The names that `create_head` knows."""
+    return list(_HEADS)
+
+
+def create_head(name: str, feature_dim: int, **options: Any) -> Head:
+    """A head without classes, by name. Raises ValueError for an unknown one, TypeError for an unknown option."""
+    return _head_class(name)(feature_dim, **options)
+
+
+def described_head(feature_dim: int, described: Mapping[str, Any]) -> Head:
+    """The head that a description is of. Raises ValueError."""
+    return head_class_of(described).from_description(feature_dim, described)
+
+
+def head_class_of(described: Mapping[str, Any]) -> type[Head]:
+    """Of a description; earlier versions knew only linear heads and did not say so. Raises ValueError."""
+    return _head_class(str(described.get("kind", LinearHead.kind)))
+
+
+def _head_class(name: str) -> type[Head]:
+    if name not in _HEADS:
+        known = list_heads()
+        raise ValueError(f"there is no head {name[:60]!r}{did_you_mean(name, known)}; there are: {', '.join(known)}")
+    return _HEADS[name]
+
+
+@register_head("linear")
+class LinearHead(Head):
+    """One linear classifier per task; their outputs side by side are the logits.
+
+    Args:
+        feature_dim: length of a pooled feature.
+        task_sizes: classes of each task to begin with.
+        bias: whether the classifiers have a bias.
+        generator: source of the initial weights, drawn from N(0, 0.001^2).
+
+    Raises:
+        ValueError: if ``feature_dim`` or a task size is below 1.
+
+    """
+
+    std = 0.001
+
+    def __init__(
+        self,
+        feature_dim: int,
+        task_sizes: Sequence[int] = (),
+        *,
+        bias: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(feature_dim)
+        self.bias = bias
+        self.classifiers = nn.ModuleList()
+        for size in task_sizes:
+            self._add(size, generator)
+
+    @property
+    def task_sizes(self) -> tuple[int, ...]:
+        """Number of classes of each task, in order."""
+        return tuple(self.classifier(task).out_features for task in range(len(self.classifiers)))
+
+    def grow(self, names: Sequence[str], *, generator: torch.Generator | None = None) -> None:
+        """Add a classifier for as many classes as there are names."""
+        self._add(len(names), generator)
+
+    def _add(self, size: int, generator: torch.Generator | None) -> None:
+        if size < 1:
+            raise ValueError("a task needs at least one class, got none")
+        # Drawn where the generator lives and moved afterwards: a seed means the same weights on every device.
+        source = generator.device if generator is not None else torch.device("cpu")
+        classifier = nn.Linear(self.feature_dim, size, bias=self.bias, device=source)
+        nn.init.normal_(classifier.weight, std=self.std, generator=generator)
+        if self.bias:
+            nn.init.zeros_(classifier.bias)
+        self.classifiers.append(classifier.to(self._placement))
+
+    def start_over(self, *, generator: torch.Generator | None = None) -> None:
+        """Forget all weights: the same classifiers, as new as if they had just grown."""
+        fresh = type(self)(self.feature_dim, self.task_sizes, bias=self.bias, generator=generator)
+        self.load_state_dict(fresh.state_dict())
+
+    def newest(self) -> nn.Linear:
+        """The last classifier."""
+        return self.classifier(-1)
+
+    def classifier(self, task: int) -> nn.Linear:
+        """The classifier of one task; -1 is the newest. Raises IndexError if there is no such task."""
+        module = self.classifiers[task]
+        assert isinstance(module, nn.Linear)
+        return module
+
+    def describe(self) -> dict[str, Any]:
+        """Sizes, and whether there is a bias."""
+        kind = {} if self.kind == "linear" else {"kind": self.kind}  # files of linear heads stay as they were
+        return {**kind, "tasks": list(self.task_sizes), "bias": self.bias}
+
+    @classmethod
+    def from_description(cls, feature_dim: int, described: Mapping[str, Any]) -> LinearHead:
+        """Build it again."""
+        tasks, bias = _checked(described)
+        return cls(feature_dim, tasks, bias=bias)
+
+    @classmethod
+    def shapes(cls, feature_dim: int, described: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+        """Of weights and biases."""
+        tasks, bias = _checked(described)
+        found: dict[str, tuple[int, ...]] = {}
+        for i, size in enumerate(tasks):
+            found[f"classifiers.{i}.weight"] = (size, feature_dim)
+            if bias:
+                found[f"classifiers.{i}.bias"] = (size,)
+        return found
+
+    def plain(self) -> nn.Module:
+        """One linear layer."""
+        parts = [self.classifier(task) for task in range(len(self.classifiers))]
+        layer = nn.Linear(self.feature_dim, self.num_classes, bias=self.bias)
+        with torch.no_grad():
+            layer.weight.copy_(torch.cat([part.weight for part in parts]))
+            if self.bias:
+                layer.bias.copy_(torch.cat([part.bias for part in parts]))
+        return layer
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Pooled features (N, feature_dim) -> logits (N, classes).
+
+        Raises:
+            ValueError: if the features have another length.
+            RuntimeError: if the head has no classes yet.
+
+        """
+        if not len(self.classifiers):
+            raise RuntimeError("the head has no classes yet: call grow(names) first")
+        if features.dim() != 2 or features.shape[1] != self.feature_dim:
+            raise ValueError(f"features must be (N, {self.feature_dim}), got {tuple(features.shape)}")
+        return self._logits(features)
+
+    def _logits(self, features: Tensor) -> Tensor:
+        return torch.cat([classifier(features) for classifier in self.classifiers], dim=1)
+
+
+@register_head("cosine")
+class CosineHead(LinearHead):
+    """Cosines between features and a vector per class, times one learned scale: a class cannot win by its length.
+
+    Args:
+        feature_dim, task_sizes, generator: as of `LinearHead`; directions matter, lengths do not.
+        scale: of the cosines at the start.
+
+    """
+
+    def __init__(
+        self,
+        feature_dim: int,
+        task_sizes: Sequence[int] = (),
+        *,
+        bias: bool = False,
+        scale: float = 10.0,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        if bias:
+            raise ValueError("a head of cosines has no bias")
+        super().__init__(feature_dim, task_sizes, generator=generator)
+        self.scale = nn.Parameter(torch.tensor(math.log(scale)))
+
+    def _logits(self, features: Tensor) -> Tensor:
+        directions = torch.cat([normalize(self.classifier(task).weight) for task in range(len(self.classifiers))])
+        return self.scale.exp() * linear(normalize(features), directions)
+
+    @classmethod
+    def shapes(cls, feature_dim: int, described: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+        """Of the vectors and the scale."""
+        return {**super().shapes(feature_dim, described), "scale": ()}
+
+    def plain(self) -> nn.Module:
+        """A copy."""
+        return copy.deepcopy(self)
+
+
+def _checked(described: Mapping[str, Any]) -> tuple[list[int], bool]:
+    tasks, bias = list(described["tasks"]), described["bias"]
+    if not tasks or any(type(size) is not int or size < 1 for size in tasks) or type(bias) is not bool:
+        raise ValueError(f"its head is described as {str(dict(described))[:60]}")
+    return tasks, bias
