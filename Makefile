@@ -4,10 +4,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := REMIX_NO_NATIVE=1 $(BIN)/python -m pip install --disable-pip-version-check --no-build-isolation -c constraints.txt
+PYTEST := $(BIN)/python -m pytest -q -rfEs -n auto --maxprocesses=8
 KERNELS := src/remix/laplace/native
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench lint format docs clean
+.PHONY: help setup demo check test bench lint format docs clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,8 +22,11 @@ demo: $(VENV)/.native  ## learn digits task after task, by fine-tuning and with 
 	@$(BIN)/remix compare demo-output/finetune demo-output/remix --matrices
 	@$(BIN)/remix report demo-output/finetune demo-output/remix --out demo-output/report.html
 
-test: $(VENV)/.test $(VENV)/.native  ## all tests; with REMIX_DATA=folder also those that need real data
-	$(BIN)/python -m pytest -q -rfEs -n auto --maxprocesses=8 $(ARGS)
+check: lint $(VENV)/.test  ## ruff, mypy and the fast tests: two minutes on two cores
+	$(PYTEST) -m 'not slow' $(ARGS)
+
+test: $(VENV)/.test $(VENV)/.native  ## all tests, slow ones last; with REMIX_DATA=folder also those that need real data
+	$(PYTEST) --durations=20 --durations-min=1 $(ARGS)
 
 bench: $(VENV)/.bench $(VENV)/.native  ## speed and memory against other libraries
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -31,6 +31,11 @@ for ending in (signal.SIGTERM, signal.SIGHUP):
 signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow tests come last, all others stay in their order: most mistakes are told early."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
+
+
 @pytest.fixture(autouse=True)
 def seeded() -> None:
     """Every test starts from the same state of torch's global generator, whatever ran before it."""
