@@ -11,7 +11,6 @@ import sys
 import pytest
 
 from remix.deploy import export as exporting
-from remix.deploy import export_formats
 from remix.deploy.export import SUFFIXES, export
 
 FORMATS = list(SUFFIXES)
@@ -80,7 +79,7 @@ def test_what_a_person_can_set_right(remix, model_file, model, monkeypatch, tmp_
     assert "no file" in remix("export", tmp_path / "none.remix", "--format", "torch")[2]
     with pytest.raises(ValueError, match="--format knows"):
         export(model, "tf", tmp_path / "m.tf")
-    monkeypatch.setattr(export_formats, "find_spec", lambda name: None)
+    monkeypatch.setattr(exporting, "find_spec", lambda name: None)
     status, _, err = remix("export", model_file, "--format", "onnx")
     assert status == 2
     assert "needs onnx and onnxscript, which are not installed: pip install 'remix-dfcil[onnx]'" in err

@@ -15,10 +15,7 @@ from safetensors.torch import load_file
 
 from remix.data import Preprocessing
 from remix.deploy import export as exporting
-from remix.deploy import export_formats
-from remix.deploy.export import SUFFIXES, export
-from remix.deploy.export_formats import Plain
-from remix.deploy.plain_network import PlainNetwork, card, probe
+from remix.deploy.export import SUFFIXES, Plain, PlainNetwork, card, export, probe
 from remix.learning import Model, load_model, save_model
 from remix.networks import Classifier, LinearHead, create_backbone, load_classifier
 
@@ -48,8 +45,8 @@ def test_onnx_has_a_free_batch_and_tells_its_classes(model, tmp_path):
 
 def test_the_reference_serves_where_the_runtime_is_absent(model, tmp_path, monkeypatch):
     pytest.importorskip("onnxscript")
-    there = export_formats.find_spec
-    monkeypatch.setattr(export_formats, "find_spec", lambda name: None if name == "onnxruntime" else there(name))
+    there = exporting.find_spec
+    monkeypatch.setattr(exporting, "find_spec", lambda name: None if name == "onnxruntime" else there(name))
     assert export(model, "onnx", tmp_path / "m.onnx").program == "onnx.reference"
 
 

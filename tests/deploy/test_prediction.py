@@ -10,8 +10,7 @@ import torch
 from PIL import Image
 
 from remix.data import UnreadableImage
-from remix.deploy.prediction import predict, probabilities
-from remix.deploy.prediction_files import find_images
+from remix.deploy.prediction import find_images, predict, probabilities
 
 
 def test_what_is_stored_with_the_model_is_done_to_any_kind_of_image(model, digits):

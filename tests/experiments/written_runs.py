@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import yaml
 
-from remix.deploy.grids import GridRow, save_grid
+from remix.deploy.figures import GridRow, save_grid
 from remix.experiments.config import resolve
 from remix.learning.metrics import AccuracyMatrix
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from remix.data import Skipped
-    from remix.deploy.prediction_files import FilePredictions
+    from remix.deploy.prediction import FilePredictions
 
 __all__ = ["predict"]
 
@@ -50,7 +50,7 @@ def predict(
         remix predict photos.remix holiday/ --top 1 --format csv > found.csv
         find . -newer last -name "*.jpg" | remix predict photos.remix - --format json
     """
-    from remix.deploy.prediction_files import find_images, predict_files
+    from remix.deploy.prediction import find_images, predict_files
     from remix.learning import load_model
     from remix.learning.team import as_device
 

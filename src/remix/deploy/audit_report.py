@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from remix.deploy.audit import SPACES, Audit, SpaceAudit
-from remix.deploy.grids import GridRow, save_grid
+from remix.deploy.figures import GridRow, save_grid
 from remix.support.files import write_text
 from remix.support.tables import as_table
 

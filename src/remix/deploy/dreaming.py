@@ -14,8 +14,7 @@ from torch import Tensor
 from remix._version import __version__
 from remix.deploy.dream_files import DreamFiles
 from remix.deploy.dream_plan import DreamPlan
-from remix.deploy.grids import GridRow, save_grid
-from remix.deploy.term_plots import save_terms
+from remix.deploy.figures import GridRow, save_grid, save_terms
 from remix.inversion import Dream, GeneratorSettings, InversionStoppedError, Progress
 from remix.learning import Model
 from remix.support.display import Display

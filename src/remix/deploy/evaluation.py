@@ -11,8 +11,7 @@ from pathlib import Path
 from remix.data import DataError, Skipped
 from remix.data.errors import left_out
 from remix.data.folder import scan
-from remix.deploy.prediction import probabilities
-from remix.deploy.prediction_files import decoded
+from remix.deploy.prediction import decoded, probabilities
 from remix.learning import Model
 from remix.support.text import printable
 

@@ -1,27 +1,37 @@
-"""From a model to a file that other programs serve, checked before it is there."""
+"""From a model to a file that other programs serve (ONNX, torch.export, safetensors), checked before it is there."""
 
 from __future__ import annotations
 
+import copy
+import io
+import json
+import logging
 import math
-from collections.abc import Callable
-from contextlib import ExitStack
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
+from safetensors.torch import load
+from torch import Tensor, nn
 
-from remix.deploy.export_formats import Plain, as_onnx, as_safetensors, as_torch
-from remix.deploy.plain_network import probe
+from remix._version import __version__
 from remix.learning import Model
 from remix.networks.probe import evaluating
+from remix.networks.weights import classifier_of, published_keys
+from remix.statistics.storage import serialised
 from remix.support.files import written_whole
 
-__all__ = ["SUFFIXES", "Exported", "export"]
+__all__ = ["SUFFIXES", "Exported", "Plain", "PlainNetwork", "card", "export", "probe"]
 
 SUFFIXES = {"onnx": ".onnx", "torch": ".pt2", "safetensors": ".safetensors"}
 """Formats, and how their files end."""
 
-_FORMATS: dict[str, Callable[[Model], Plain]] = {"onnx": as_onnx, "torch": as_torch, "safetensors": as_safetensors}
 _TOLERANCE = 1e-3  # of the largest logit
 _BATCHES = (1, 5)
 
@@ -81,7 +91,7 @@ def export(model: Model, format: str, out: str | Path) -> Exported:
     return Exported(tuple(files), difference, largest, plain.program, sum(_BATCHES))
 
 
-def _compare(model: Model, run: Callable[[torch.Tensor], torch.Tensor]) -> tuple[float, float]:
+def _compare(model: Model, run: Callable[[Tensor], Tensor]) -> tuple[float, float]:
     """Largest difference of a logit, and largest logit, over batches of several sizes."""
     differences, sizes = [], []
     parameter = next(model.classifier.parameters())
@@ -94,3 +104,169 @@ def _compare(model: Model, run: Callable[[torch.Tensor], torch.Tensor]) -> tuple
             differences.append((found - expected).abs().max() if same else torch.tensor(math.inf))
             sizes.append(expected.abs().max())
     return float(torch.stack(differences).max()), float(torch.stack(sizes).max())  # of torch: NaN stays NaN
+
+
+# --- the plain network ---
+
+
+class PlainNetwork(nn.Module):
+    """Backbone and one linear layer, on the CPU in single precision: normalised images in, logits out.
+
+    Args:
+        model: stays as it is; its weights are copied.
+
+    """
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        backbone: Any = model.classifier.backbone
+        self.backbone = copy.deepcopy(backbone).cpu().float()
+        self.fc = model.classifier.head.plain().cpu().float()
+        self.eval()
+        self.requires_grad_(False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Map normalised images (N, C, H, W) to logits (N, classes)."""
+        logits: Tensor = self.fc(self.backbone.pooled(images))
+        return logits
+
+
+def card(model: Model) -> dict[str, Any]:
+    """What a program needs to know to use the network, as plain JSON."""
+    channels, height, width = model.preprocessing.shape
+    return {
+        "classes": list(model.classes),
+        "preprocessing": model.preprocessing.to_dict() | model.preprocessing.recipe(),
+        "input": f"images: float32 (N, {channels}, {height}, {width})",
+        "output": f"logits: float32 (N, {len(model.classes)}), in the order of classes; softmax gives probabilities",
+        "network": {"backbone": model.backbone, "options": dict(model.options)},
+        "remix": __version__,
+    }
+
+
+def probe(model: Model, count: int) -> Tensor:
+    """Random images (count, C, H, W) as the network sees them, always the same."""
+    generator = torch.Generator().manual_seed(count)
+    pixels = torch.randint(0, 256, (count, *model.preprocessing.shape), generator=generator, dtype=torch.uint8)
+    return model.preprocessing.normalisation.normalise(pixels)
+
+
+# --- formats ---
+
+
+class Plain(NamedTuple):
+    """An exported network that is not written yet.
+
+    Attributes:
+        content: bytes of its file.
+        run: images (N, C, H, W) -> logits, by these bytes.
+        program: that runs them.
+        note: bytes of the JSON file beside it, if there is one.
+
+    """
+
+    content: bytes
+    run: Callable[[Tensor], Tensor]
+    program: str
+    note: bytes | None = None
+
+
+def _as_onnx(model: Model) -> Plain:
+    """ONNX with a free number of images; the note of `card` is in its metadata.
+
+    Raises:
+        ValueError: if the packages for it are not installed.
+
+    """
+    absent = [name for name in ("onnx", "onnxscript") if find_spec(name) is None]
+    if absent:
+        raise ValueError(
+            f"--format onnx needs {' and '.join(absent)}, which {'is' if len(absent) == 1 else 'are'} not installed: "
+            "pip install 'remix-dfcil[onnx]'"
+        )
+    with _quiet():
+        program: Any = torch.onnx.export(
+            PlainNetwork(model),
+            (probe(model, 2),),
+            dynamo=True,
+            dynamic_shapes=({0: torch.export.Dim("batch")},),
+            input_names=["images"],
+            output_names=["logits"],
+            verbose=False,
+        )
+    for key, value in card(model).items():
+        program.model.metadata_props[key] = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    content: bytes = program.model_proto.SerializeToString(deterministic=True)
+    return Plain(content, *_onnx_runner(content))
+
+
+def _onnx_runner(content: bytes) -> tuple[Callable[[Tensor], Tensor], str]:
+    import onnx
+
+    network = onnx.load_model_from_string(content)
+    onnx.checker.check_model(network, full_check=True)
+    if find_spec("onnxruntime") is not None:
+        import onnxruntime
+
+        session: Any = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+        name = "onnxruntime"
+    else:
+        from onnx.reference import ReferenceEvaluator
+
+        session, name = ReferenceEvaluator(network), "onnx.reference"
+    return lambda images: torch.from_numpy(session.run(None, {"images": images.numpy()})[0]), name
+
+
+def _as_torch(model: Model) -> Plain:
+    """A program of torch.export with a free number of images; the note of `card` is in it as extra/remix.json.
+
+    Raises:
+        ValueError: if this torch would put a pickle into it.
+
+    """
+    program: Any = torch.export.export(
+        PlainNetwork(model), (probe(model, 2),), dynamic_shapes=({0: torch.export.Dim("batch")},)
+    )
+    program._example_inputs = None  # they alone would be pickled
+    note = json.dumps(card(model), ensure_ascii=False)
+    content = io.BytesIO()
+    torch.export.save(program, content, extra_files={"remix.json": note})
+    with zipfile.ZipFile(content) as archive:
+        full = [one.filename for one in archive.infolist() if one.file_size]
+    pickles = [name for name in full if name.endswith((".pt", ".pkl"))]
+    if pickles:
+        raise ValueError(
+            f"torch {torch.__version__} puts a pickle into its programs ({pickles[0]}), which this package does not "
+            "write: use a newer torch, or another --format"
+        )
+    content.seek(0)
+    return Plain(content.getvalue(), torch.export.load(content).module(), "torch.export")
+
+
+def _as_safetensors(model: Model) -> Plain:
+    """The state dict with the key names that are usual for the network, and the note of `card` beside it as JSON."""
+    network = PlainNetwork(model)
+    names = published_keys(network.backbone, model.options)
+    tensors = {names[key]: tensor.contiguous() for key, tensor in network.backbone.state_dict().items()}
+    tensors |= {f"fc.{key}": tensor.contiguous() for key, tensor in network.fc.state_dict().items()}
+    note = json.dumps(card(model), ensure_ascii=False, indent=2)
+    content = serialised(tensors, {"format": "pt", "remix": note})
+    again = classifier_of(model.backbone, load(content), "the export", **dict(model.options)).eval()
+    return Plain(content, again, "safetensors", f"{note}\n".encode())
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the exporter's remarks on packages that nobody asked for."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+_FORMATS: dict[str, Callable[[Model], Plain]] = {"onnx": _as_onnx, "torch": _as_torch, "safetensors": _as_safetensors}

@@ -1,8 +1,10 @@
-"""What a model says about images."""
+"""What a model says about images, and about files of them, leaving out what cannot be read."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -13,10 +15,12 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from remix.data import Preprocessing, Skipped, UnreadableImage
+from remix.data.folder import files_below
 from remix.learning import Model
 from remix.networks.probe import evaluating
 
-__all__ = ["Predictions", "predict", "probabilities", "strongest"]
+__all__ = ["FilePredictions", "Predictions", "decoded", "find_images", "predict", "predict_files", "probabilities"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +59,11 @@ def predict(model: Model, images: Any, top: int = 5, batch: int = 32) -> Predict
     """
     if top < 1 or batch < 1:
         raise ValueError(f"top and batch must be at least 1, got {top} and {batch}")
-    found = [probabilities(model, part) for part in _batches(model, images, batch)]
-    return strongest(model, torch.cat([torch.empty(0, len(model.classes)), *found]), top)
+    rows = iter(_listed(images))
+    found = []
+    while chunk := list(islice(rows, batch)):
+        found.append(probabilities(model, model.preprocessing.batch(chunk)))
+    return _strongest(model, torch.cat([torch.empty(0, len(model.classes)), *found]), top)
 
 
 def probabilities(model: Model, images: Tensor) -> Tensor:
@@ -72,18 +79,12 @@ def probabilities(model: Model, images: Tensor) -> Tensor:
     return chances
 
 
-def strongest(model: Model, chances: Tensor, top: int) -> Predictions:
+def _strongest(model: Model, chances: Tensor, top: int) -> Predictions:
     """The ``top`` most probable classes of each row of probabilities (N, classes); equal ones in the model's order."""
     values, labels = chances.sort(dim=1, descending=True, stable=True)
     values, labels = values[:, :top], labels[:, :top]
     names = tuple(tuple(model.classes[label] for label in row) for row in labels.tolist())
     return Predictions(labels, names, values)
-
-
-def _batches(model: Model, images: Any, size: int) -> Iterator[Tensor]:
-    rows = iter(_listed(images))
-    while chunk := list(islice(rows, size)):
-        yield model.preprocessing.batch(chunk)
 
 
 def _listed(images: Any) -> Iterable[Any]:
@@ -92,3 +93,76 @@ def _listed(images: Any) -> Iterable[Any]:
         isinstance(images, Tensor | np.ndarray) and images.ndim < 4
     )
     return [images] if single else images
+
+
+@dataclass(frozen=True, eq=False)
+class FilePredictions:
+    """Predictions of a batch of files, and the files of the batch that were left out."""
+
+    paths: tuple[Path, ...]
+    predictions: Predictions
+    skipped: tuple[Skipped, ...]
+
+
+def find_images(places: Iterable[str | Path], skipped: list[Skipped]) -> Iterator[Path]:
+    """The files that are named, and those in folders and the folders in them, whatever they are called.
+
+    Args:
+        places: files and folders.
+        skipped: gets what is not there or cannot be listed, and empty folders.
+
+    """
+
+    def refuse(error: OSError) -> None:
+        skipped.append(Skipped(Path(error.filename or path), f"cannot be listed: {error.strerror}"))
+
+    for place in places:
+        path = Path(place)
+        if not os.path.isdir(path):
+            yield path
+            continue
+        empty, refused = True, len(skipped)
+        for file in files_below(path, refuse):
+            empty = False
+            yield file
+        if empty and len(skipped) == refused:
+            skipped.append(Skipped(path, "no image in this folder"))
+
+
+def predict_files(model: Model, paths: Iterable[Path], top: int = 5, batch: int = 32) -> Iterator[FilePredictions]:
+    """Predict files batch by batch; a file that cannot be read is left out with the reason.
+
+    Raises:
+        ValueError: if top or batch is below 1.
+
+    """
+    if top < 1 or batch < 1:
+        raise ValueError(f"--top and --batch must be at least 1, got {top} and {batch}")
+    return (
+        FilePredictions(usable, _strongest(model, probabilities(model, images), top), skipped)
+        for usable, images, skipped in decoded(paths, model.preprocessing, batch)
+    )
+
+
+def decoded(
+    paths: Iterable[Path], preprocessing: Preprocessing, batch: int
+) -> Iterator[tuple[tuple[Path, ...], Tensor, tuple[Skipped, ...]]]:
+    """Files in batches: those that are usable, their images uint8 (N, C, size, size), and the others with reasons."""
+
+    def read_one(path: Path) -> Tensor | Skipped:
+        try:
+            return preprocessing.encoded(path)
+        except UnreadableImage as error:
+            return Skipped(path, error.reason)
+
+    rest = iter(paths)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        while chunk := list(islice(rest, batch)):
+            read = list(pool.map(read_one, chunk))
+            good = [(path, image) for path, image in zip(chunk, read, strict=True) if isinstance(image, Tensor)]
+            images = [torch.empty(0, *preprocessing.shape, dtype=torch.uint8), *(image[None] for _, image in good)]
+            yield (
+                tuple(path for path, _ in good),
+                torch.cat(images),
+                tuple(one for one in read if isinstance(one, Skipped)),
+            )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from remix.deploy.grids import open_picture
+from remix.deploy.figures import open_picture
 from remix.support.documents import DocumentError, parse_json
 from remix.support.files import open_appending, read_limited
 from remix.support.settings import SettingError

@@ -13,7 +13,7 @@ import torch
 from rich.console import Console
 
 from remix.data import TaskStream
-from remix.deploy.grids import GridRow, save_grid
+from remix.deploy.figures import GridRow, save_grid
 from remix.experiments.config import RunConfig
 from remix.experiments.events import Event, MetricsFile, read_events
 from remix.experiments.plan import check_run, network_options, plan_run

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from remix.data.errors import DataError
 from remix.data.registry import find_dataset
-from remix.deploy.grids import grid_layout, open_picture
+from remix.deploy.figures import grid_layout, open_picture
 from remix.experiments.config import DataConfig
 from remix.experiments.run_directory import RunDirectory
 from remix.experiments.run_parts import load_tasks

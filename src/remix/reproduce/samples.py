@@ -8,7 +8,7 @@ from typing import Any
 from remix.deploy.dream_files import DreamFiles, SavedDream, load_dream
 from remix.deploy.dream_options import DreamOptions
 from remix.deploy.dream_plan import make_plan
-from remix.deploy.grids import GridRow, save_grid
+from remix.deploy.figures import GridRow, save_grid
 from remix.deploy.measuring import measure_folder
 from remix.deploy.sources import NetworkFile
 from remix.inversion import PriorKind
