@@ -126,7 +126,7 @@ def test_make_help_runs():
 def test_most_commands_about_models_and_runs_are_run():
     """A mark that is found where none was meant would leave a command out unseen."""
     assert {command.words[1] for command in runnable()} == set(SUBCOMMANDS)
-    assert ELSEWHERE["remix reproduce memory"] in (ROOT / "tests/reproduce/test_reproduce.py").read_text("utf-8")
+    assert ELSEWHERE["remix reproduce memory"] in (ROOT / "tests/reproduce/test_memory.py").read_text("utf-8")
 
 
 PAGE = """# A page

@@ -15,7 +15,6 @@ from remix.experiments.config import resolve
 from remix.experiments.run_directory import RunDirectoryError
 from remix.learning.metrics import AccuracyMatrix
 from remix.support.settings import SettingError
-from remix.support.tables import as_csv
 
 
 def finished(folder, method, seed, last, on="digits", **config):
@@ -194,10 +193,6 @@ def test_whatever_a_method_is_called_stays_text(tmp_path, capsys, form, cell):
         shown = capsys.readouterr().out
         assert other == "table" or cell in shown
         assert "\x1b" not in shown
-
-
-def test_numbers_stay_numbers_in_csv():
-    assert as_csv([{"a": -1.5, "b": "-2", "c": "+x", "d": None, "e": "@y"}]) == "a,b,c,d,e\n-1.5,-2,'+x,,'@y\n"
 
 
 def test_thousands_of_runs_are_named_in_time_for_each():

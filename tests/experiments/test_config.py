@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-import torch
 
 from remix.data import Augment
 from remix.experiments.config import (
@@ -12,9 +11,7 @@ from remix.experiments.config import (
     list_presets,
     parse_assignments,
     read_preset,
-    resolve,
 )
-from remix.experiments.run_parts import load_tasks
 from remix.methods import list_methods
 from remix.support.settings import SettingError
 
@@ -187,16 +184,3 @@ def test_a_preset_may_say_only_what_differs_from_another(tmp_path):
     chain.write_text(f"base: {file}\n")
     with pytest.raises(SettingError, match="base"):
         read_preset(str(chain))
-
-
-def test_validation_images_follow_a_seed_of_their_own():
-    def held(*assignments, seed=0):
-        config = resolve("digits", seed=seed, assignments=assignments, validation=True)
-        return load_tasks(config.data, None).test(0).images, config.data.tested_on
-
-    images, told = held()
-    other_run, other_part = held(seed=1), held("data.validation_seed=1")
-    assert torch.equal(images, other_run[0])
-    assert told == other_run[1] == "10% of the training images"
-    assert not torch.equal(images, other_part[0])
-    assert other_part[1] == "10% of the training images (validation_seed 1)"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 from io import StringIO
 
 import pytest
 from rich.console import Console
 
 from remix.support.display import Display, duration
-from remix.support.interrupts import PoliteInterrupt
 
 
 @pytest.mark.parametrize(
@@ -42,20 +40,3 @@ def test_in_a_terminal_the_bar_shows_phase_and_terms():
     assert "refine, step 3 of 10" in shown
     assert "prior 0.25" in shown
     assert "a note" in shown
-
-
-def test_the_first_ctrl_c_is_remembered_and_the_second_acts():
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    heard = []
-    try:
-        with PoliteInterrupt(lambda: heard.append(True)) as polite:
-            polite.check()
-            signal.raise_signal(signal.SIGINT)
-            assert heard == [True]
-            with pytest.raises(KeyboardInterrupt):
-                signal.raise_signal(signal.SIGINT)
-            with pytest.raises(KeyboardInterrupt):
-                polite.check()
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGINT, before)

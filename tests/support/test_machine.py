@@ -4,9 +4,10 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 from remix.cli import entry
-from remix.support.machine import out_of_memory
+from remix.support.machine import out_of_memory, peak_bytes, resident_bytes
 
 FAULTS = """
 import resource, sys, torch
@@ -56,3 +57,11 @@ def test_what_an_error_was_raised_from_counts():
     error = ValueError("x")
     error.__cause__ = MemoryError()
     assert out_of_memory(error)
+
+
+def test_memory_of_the_process():
+    before = resident_bytes()
+    block = torch.ones(40_000_000)  # too large for memory that was used before
+    assert resident_bytes() - before > 100_000_000
+    assert peak_bytes() >= resident_bytes() - 1_000_000
+    del block

@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 
 import pytest
-import torch
 from tiny_runs import run_saving, tiny
 
 from remix.experiments.events import MetricsFile, read_events
@@ -24,14 +23,6 @@ NEVER = Saving(epochs=1e9, phase=1e9, inversion=1e9)
 
 class Crash(BaseException):
     """As sudden as a power cut: nothing handles it."""
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def go(method: str, out: Path, saving: Saving, resume: bool = True) -> int:

@@ -9,7 +9,6 @@ from rich.console import Console
 from tiny_runs import remix_run, tiny
 from written_runs import write_run
 
-from remix.cli import main
 from remix.cli.reproduce import Printer
 from remix.reproduce import Listener, efficiency, needed_runs, retention, sensitivity, table1
 from remix.reproduce.needed_runs import Variant, need_runs
@@ -162,31 +161,6 @@ def test_table1_names_the_paper_s_numbers_and_keeps_the_improved_one_apart(tmp_p
     assert (columns["preset"], columns["data"], columns["tasks"]) == ("small", "digits", "3")
     assert columns["method"] == "remix-improved"
     assert "processor_minutes" in columns
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["table1", "--jobs", "0"], "--jobs must be at least 1"),
-        (["table1", "--seeds", "0,0"], "given twice"),
-        (["table1", "--seeds", "x"], "0-4 or 0,2,7"),
-        (["table1", "--finished", "--dry-run"], "give one of them"),
-        (["table1", "--weights", "x"], "does not look at --weights"),
-        (["memory", "--seeds", "0-1"], "does not look at --seeds"),
-        (["samples", "--data", "x"], "needs --weights"),
-        (["samples", "--data", "x", "--weights", "y"], "with photographs of church"),
-        (["retention"], "cifar100"),  # is missing, before anything runs
-    ],
-)
-def test_what_cannot_be_done_is_refused_in_a_sentence(capsys, tmp_path, monkeypatch, words, message):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("REMIX_DATA", raising=False)
-    monkeypatch.setattr(needed_runs, "seconds_per_image", lambda config: 1e-3)
-    with pytest.raises(SystemExit) as stop:
-        main(["reproduce", *words])
-    assert stop.value.code == 2
-    assert message in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_run_that_fails_is_told_and_the_rest_is_shown(tmp_path, monkeypatch, preset):

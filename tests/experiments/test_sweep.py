@@ -1,0 +1,34 @@
+"""The runs of a sweep: one for each combination, in a folder of its own."""
+
+import pytest
+
+from remix.experiments.sweep import parse_seeds, sweep_jobs
+from remix.support.settings import SettingError
+
+
+def test_seeds():
+    assert parse_seeds("0-4") == [0, 1, 2, 3, 4]
+    assert parse_seeds("3, 7") == [3, 7]
+    for wrong in ("", "a", "3-1", "1-", "-1"):
+        with pytest.raises(SettingError):
+            parse_seeds(wrong)
+
+
+def test_every_combination_has_its_own_folder(tmp_path):
+    jobs = sweep_jobs("digits", ["method=pmi,remix", "settings.samples=20,40"], [0, 1], tmp_path, None)
+    assert len(jobs) == 8
+    assert jobs[0].name == "digits-pmi-samples=20-seed0"
+    assert len({job.folder for job in jobs}) == 8
+    assert jobs[0].words[:2] == ("run", "digits")
+    listed = sweep_jobs("digits", ["settings.first.milestones=[1,2]"], [0], tmp_path, None)
+    assert "settings.first.milestones=[1,2]" in listed[0].words
+
+
+@pytest.mark.parametrize(
+    ("sets", "said"),
+    [(["method=remx"], "did you mean 'remix'"), (["samples"], "key=value"), (["method=pmi,"], "value is missing"),
+     (["method=pmi,pmi"], "given twice"), (["settings.smples=3"], "did you mean 'samples'")],
+)  # fmt: skip
+def test_mistakes_are_found_before_anything_runs(tmp_path, sets, said):
+    with pytest.raises(SettingError, match=said):
+        sweep_jobs("digits", sets, [0], tmp_path, None)

@@ -1,0 +1,54 @@
+"""`remix reproduce`: targets and their options."""
+
+import pytest
+
+from remix.cli import main
+from remix.reproduce import TARGETS, needed_runs
+
+
+def refused(capsys, *words):
+    with pytest.raises(SystemExit) as stop:
+        main(["reproduce", *words])
+    assert stop.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_without_a_target_all_are_listed(capsys):
+    main(["reproduce"])
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in TARGETS)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["likelyhood"], "did you mean 'likelihood'"),
+        (["likelihood"], "needs --data"),
+        (["likelihood", "--data", "x"], "--weights"),
+        (["likelihood", "--data", "x", "--weights", "y", "--vit-images", "z"], "--vit-images goes with --vit"),
+        (["likelihood", "--data", "x", "--weights", "y"], "must have train/ and val/"),
+        (["memory", "--data", "x"], "does not look at --data"),
+        (["memory", "--scale", "huge"], "mini or paper"),
+        (["memory", "--memory", "0"], "--memory must be positive"),
+        (["table1", "--jobs", "0"], "--jobs must be at least 1"),
+        (["table1", "--seeds", "0,0"], "given twice"),
+        (["table1", "--seeds", "x"], "0-4 or 0,2,7"),
+        (["table1", "--finished", "--dry-run"], "give one of them"),
+        (["table1", "--weights", "x"], "does not look at --weights"),
+        (["memory", "--seeds", "0-1"], "does not look at --seeds"),
+        (["samples", "--data", "x"], "needs --weights"),
+        (["samples", "--data", "x", "--weights", "y"], "with photographs of church"),
+        (["retention"], "cifar100"),  # is missing, before anything runs
+    ],
+)
+def test_what_cannot_be_done_is_refused_in_a_sentence(capsys, tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("REMIX_DATA", raising=False)
+    monkeypatch.setattr(needed_runs, "seconds_per_image", lambda config: 1e-3)
+    assert message in refused(capsys, *words)
+    assert not list(tmp_path.iterdir())
+
+
+def test_results_are_not_overwritten(capsys, tmp_path):
+    (tmp_path / "old").write_text("kept")
+    assert "--resume goes on" in refused(capsys, "memory", "--out", str(tmp_path))
