@@ -76,6 +76,7 @@ def merge(
         start = min(starts, key=lambda one: _excess(target, one))
         model = _descend_on_draws(target, start, 3 * steps, draws, generator)
         model = _shrink_on_draws(target, model, 4 * draws, generator)
+        model = min(start, model, key=lambda one: _excess(target, one))  # few draws may lead astray
     return _assemble(target, model, pairs[0][1])
 
 

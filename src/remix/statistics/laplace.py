@@ -77,7 +77,11 @@ class Laplace(Covariance):
 
     @classmethod
     def merge(cls, parts: Sequence[tuple[float, LayerStatistics]]) -> Laplace:
-        """Refitted to the mixture: to the matrix itself up to 512 coordinates, beyond without any dense matrix."""
+        """Refitted to the mixture: to the matrix itself up to 512 coordinates, beyond without any dense matrix.
+
+        The fits of the parts are among the starts, and the most likely result is kept: a refit from nothing can end
+        further from the mixture than the fit of the old tasks was.
+        """
         layers = [layer for _, layer in parts]
         normals = [(weight, layer.normal) for weight, layer in parts if layer.normal is not None]
         if layers[0].dim > EXACT_LIMIT or any(normal.basis is not None for _, normal in normals):
@@ -85,7 +89,8 @@ class Laplace(Covariance):
         dense = [(weight, layer.mean, layer.covariance) for weight, layer in parts if layer.covariance is not None]
         exact = mixture(dense or [(w, normal.loc, normal.covariance_matrix.detach()) for w, normal in normals])
         samples = sum(layer.samples for layer in layers)
-        return cls(_fit_moments(exact.mean, exact.covariance(), samples, layers[0].mean.dtype))
+        known = [normal.covariance for _, normal in normals]
+        return cls(_fit_moments(exact.mean, exact.covariance(), samples, layers[0].mean.dtype, known))
 
     def rescale(self, mean: Tensor, variance: Tensor) -> Laplace:
         """The same correlations; not in another basis, where variances are not those of coordinates."""
@@ -109,9 +114,11 @@ class Laplace(Covariance):
         return f"is in the basis {self.normal.basis} in one and {other.normal.basis} in the other"
 
 
-def _fit_moments(mean: Tensor, covariance: Tensor, samples: int, dtype: torch.dtype) -> LaplaceNormal:
+def _fit_moments(
+    mean: Tensor, covariance: Tensor, samples: int, dtype: torch.dtype, known: Sequence[LaplaceCovariance] = ()
+) -> LaplaceNormal:
     """Fitted in double precision."""
-    normal = fit_covariance(covariance.double(), mean.double(), samples=max(samples, 1))
+    normal = fit_covariance(covariance.double(), mean.double(), samples=max(samples, 1), known=known)
     return _moved(normal, mean.device, dtype)
 
 

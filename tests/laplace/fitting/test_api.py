@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from remix.laplace import kernels
+from remix.laplace import LaplaceCovariance, kernels
 from remix.laplace.basis import Dct2
 from remix.laplace.fitting import FrobeniusRecipe, fit, fit_covariance
 
@@ -256,3 +256,44 @@ def test_trace_shows_every_step_up_to_the_result(model):
     assert [(step, steps) for step, steps, _ in seen] == [(step, 5) for step in range(6)]
     assert torch.equal(seen[0][2].weight, torch.full((30,), 0.1))
     assert torch.equal(seen[-1][2].coord, normal.coord)
+
+
+@pytest.mark.parametrize("dim", [3, 40, 130])
+def test_a_fit_that_starts_from_known_covariances_is_at_least_as_likely_as_each_of_them(dim):
+    generator = torch.Generator().manual_seed(dim)
+    first = LaplaceCovariance(*(torch.rand(3, dim, generator=generator, dtype=torch.float64) + 0.1))
+    second = LaplaceCovariance(*(torch.rand(3, dim, generator=generator, dtype=torch.float64) + 0.1))
+    target = 0.8 * first.to_dense() + 0.2 * second.to_dense()
+
+    def nll(matrix):
+        ratio = (target.diagonal() / matrix.diagonal()).sqrt()
+        matrix = ratio[:, None] * matrix * ratio  # its correlations, the target's variances
+        return torch.logdet(matrix) + torch.linalg.solve(matrix, target).trace()
+
+    cold, warm = fit_covariance(target), fit_covariance(target, known=[first, second])
+    least = min(nll(one.to_dense()) for one in (cold.covariance, first, second))
+    assert nll(warm.covariance.to_dense()) <= least + 1e-9 * dim
+    torch.testing.assert_close(warm.variance, target.diagonal())
+
+
+def test_a_known_covariance_that_is_the_answer_is_kept():
+    generator = torch.Generator().manual_seed(0)
+    known = LaplaceCovariance(*(torch.rand(3, 60, generator=generator, dtype=torch.float64) + 0.1))
+    found = fit_covariance(known.to_dense(), known=[known])
+    torch.testing.assert_close(found.covariance_matrix, known.to_dense(), atol=1e-6, rtol=1e-6)
+    assert found.report.start == "known chain 1"
+
+
+def test_the_papers_fit_in_passes_is_in_the_basis_that_was_asked_for():
+    """Fitted in pixels and handed out as if in the DCT basis, it once was of other data altogether."""
+    generator = torch.Generator().manual_seed(0)
+    rows = 3 + torch.randn(1000, 2 * 8 * 8, generator=generator).cumsum(1) / 5
+    recipe = FrobeniusRecipe(steps=30)
+    at_hand, in_passes = (
+        fit(rows, "frobenius", layout=(2, 8, 8), transform="dct", recipe=recipe, memory=memory)
+        for memory in (1 << 30, 160_000)
+    )
+    torch.testing.assert_close(in_passes.loc, rows.mean(0), atol=1e-3, rtol=1e-3)
+    for normal in (at_hand, in_passes):
+        likelihood = float(normal.log_prob(rows).mean()) / rows.shape[1]
+        assert normal.report.train_log_likelihood == pytest.approx(likelihood, abs=1e-3)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from remix.laplace.basis import Dct2
+from remix.laplace.covariance import LaplaceCovariance
 from remix.laplace.fitting.frobenius import FrobeniusRecipe
-from remix.laplace.fitting.job import CLEAR_GAIN, LOG_2PI, FitJob, sample_error
+from remix.laplace.fitting.job import CLEAR_GAIN, LOG_2PI, FitJob, chain_of, sample_error
 from remix.laplace.fitting.report import Clock, FitStep
 from remix.laplace.fitting.rows import MEMORY, Data, Layout, Rows, open_rows
 from remix.laplace.fitting.search import search
@@ -96,6 +97,7 @@ def fit_covariance(
     mean: Tensor | None = None,
     *,
     samples: int | None = None,
+    known: Sequence[LaplaceCovariance] = (),
     generator: torch.Generator | None = None,
     thorough: bool = False,
     progress: Callable[[str], None] | None = None,
@@ -109,6 +111,8 @@ def fit_covariance(
         mean: (D,), zero by default.
         samples: number of rows the matrix was estimated from, where known: a unit changes its place on the chain only
             for gains that so many rows can support.
+        known: covariances to start from as well, such as an earlier fit; up to 1,024 coordinates the result is at least
+            as likely as the correlations of each of them.
         generator, thorough, progress: as in `fit`.
 
     Raises:
@@ -121,7 +125,7 @@ def fit_covariance(
     data = from_covariance(matrix.detach().to("cpu", torch.float64), samples)
     seeds = generator or torch.Generator().manual_seed(0)
     job = FitJob(Rows(matrix, fewest=1), None, None, thorough, seeds, clock)
-    found = search(data, None, False, thorough, job.seed, clock)
+    found = search(data, None, False, thorough, job.seed, clock, known=[chain_of(one) for one in known])
     clock("report")
     normal = job.normal(found.chain, data.mean if mean is None else mean, data.variance)
     diagonal = -0.5 * (float(data.variance.log().mean()) + 1 + LOG_2PI)

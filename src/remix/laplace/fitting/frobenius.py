@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from remix.laplace import kernels
+from remix.laplace.basis import Dct2
 from remix.laplace.fitting.rows import Rows
 
 __all__ = [
@@ -182,8 +183,10 @@ def batches_at_hand(v: Tensor, size: int | None, generator: torch.Generator) -> 
             yield part, part.square().sum(1)
 
 
-def batches_in_passes(source: Rows, mean: Tensor, size: int | None, generator: torch.Generator) -> Iterator[Batch]:
-    """Endless batches of rows that are read in passes, less their ``mean`` (D,).
+def batches_in_passes(
+    source: Rows, basis: Dct2 | None, mean: Tensor, size: int | None, generator: torch.Generator
+) -> Iterator[Batch]:
+    """Endless batches of rows that are read in passes, in the basis, less their ``mean`` (D,) there.
 
     Rows are drawn without replacement within an epoch where single ones can be read, else taken in their order.
     """
@@ -196,5 +199,5 @@ def batches_in_passes(source: Rows, mean: Tensor, size: int | None, generator: t
         else:
             batches = (part for block in source.blocks() for part in block.split(count))
         for rows in batches:
-            part = (rows - centre).T.contiguous()
+            part = ((rows if basis is None else basis.forward(rows)) - centre).T.contiguous()
             yield part, part.square().sum(1)

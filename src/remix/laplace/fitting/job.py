@@ -46,7 +46,7 @@ from remix.laplace.fitting.standardise import (
 )
 from remix.laplace.normal import LaplaceNormal
 
-__all__ = ["CLEAR_GAIN", "LOG_2PI", "FitJob", "sample_error"]
+__all__ = ["CLEAR_GAIN", "LOG_2PI", "FitJob", "chain_of", "sample_error"]
 
 LOG_2PI = math.log(2 * math.pi)
 FEWEST_ROWS = 8  # below, nothing can be validated
@@ -205,11 +205,12 @@ class FitJob:
 
     def _frobenius_in_passes(self, recipe: FrobeniusRecipe) -> LaplaceNormal:
         self.clock("moments")
-        source, found = self.source, survey(self.source, None, self.layout)
-        batches = batches_in_passes(source, found.plain, recipe.batch_size, self.seeds)
+        source, basis, found = self.source, self.basis, survey(self.source, self.basis, self.layout)
+        batches = batches_in_passes(source, basis, found.mean, recipe.batch_size, self.seeds)
         parts, normal = self._descend(batches, found.mean, recipe)
-        here, centre = LaplaceCovariance(*parts), found.plain.to(source.dtype)
-        rows = torch.cat([here.nll(block, centre).double() for block in source.blocks()])
+        here, centre = LaplaceCovariance(*parts), found.mean.to(source.dtype)
+        blocks = source.blocks() if basis is None else map(basis.forward, source.blocks())
+        rows = torch.cat([here.nll(block, centre).double() for block in blocks])
         train = -float(rows.mean()) / source.dim
         normal.report = self.report("frobenius", FROM_A_LINE, 1.0, train, self._diagonal_in_passes(found))
         return normal
@@ -283,6 +284,15 @@ def _covariance_of(chain: Chain, variance: Tensor) -> Parameters:
     coord[chain.order] = place - place[-1] / 2
     loading[chain.order] = chain.loading
     return variance * (1 - loading) * (1 + loading), variance.sqrt() * loading, coord
+
+
+def chain_of(covariance: LaplaceCovariance) -> Chain:
+    """The chain of a covariance's correlations; the inverse of `_covariance_of` but for the variances."""
+    diag, weight, coord = (v.detach().cpu().double() for v in (covariance.diag, covariance.weight, covariance.coord))
+    order = coord.argsort(stable=True)
+    phi = torch.zeros_like(coord)
+    phi[1:] = (-coord[order].diff()).exp()
+    return Chain(order, (weight / (diag + weight.square()).sqrt())[order], phi)
 
 
 def sample_error(data: Standardised, covariance: LaplaceCovariance) -> float:

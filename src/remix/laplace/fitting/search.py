@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -55,22 +55,30 @@ def search(
     seed: int,
     progress: Callable[[str], None],
     history: bool = False,
+    known: Sequence[Chain] = (),
 ) -> Found:
-    """The chain of highest likelihood that the budget finds; deterministic for a ``seed``, whatever the threads."""
+    """The chain of highest likelihood that the budget finds; deterministic for a ``seed``, whatever the threads.
+
+    ``known`` chains are further starts, and the result is never worse than one of them.
+    """
     size = data.u.shape[0]
     if data.rows > 1.5 * size:
         data = pseudo_rows(data)
     if size <= MODERATE:
-        return _moderate(data, thorough, seed, progress, history)
+        return _moderate(data, thorough, seed, progress, history, known)
     return _large(data, layout, frequencies, thorough, seed, progress, history)
 
 
-def _moderate(data: Standardised, thorough: bool, seed: int, progress: Callable[[str], None], history: bool) -> Found:
+def _moderate(
+    data: Standardised, thorough: bool, seed: int, progress: Callable[[str], None], history: bool,
+    known: Sequence[Chain],
+) -> Found:  # fmt: skip
     progress("order")
     edges, matrix = all_pairs(data)
     starts = {"greedy path": chain_start(data, greedy_path(edges, data.u.shape[0]))}
     if data.u.shape[0] > 2:
         starts["one factor"] = one_factor_start(matrix)
+    starts |= {f"known chain {number}": chain.clone() for number, chain in enumerate(known, start=1)}
     progress("likelihood and reinsertion")
     sweeps = _sweeps(data.u.shape[0], thorough)
 
@@ -83,6 +91,9 @@ def _moderate(data: Standardised, thorough: bool, seed: int, progress: Callable[
 
     with ThreadPoolExecutor(max_workers=min(len(starts), torch.get_num_threads())) as pool:
         found = list(pool.map(run, enumerate(starts.items())))
+    for number, chain in enumerate(known, start=1):  # as it is: a search begins a little inside of its bounds
+        value, _, _ = ChainData(data, chain.order, 1).nll(chain.loading, chain.phi)
+        found.append(Found(chain.clone(), value, f"known chain {number}", []))
     return min(found, key=lambda f: f.nll)
 
 
