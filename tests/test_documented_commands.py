@@ -98,6 +98,7 @@ def world(tmp_path_factory):
     return make_world(tmp_path_factory.mktemp("world"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", runnable(), ids=lambda command: command.place)
 def test_a_command_that_is_not_marked_runs(command, world, tmp_path, monkeypatch):
     words = command.words

@@ -35,11 +35,11 @@ OURS = sorted(
 )
 
 
-def imported(path: Path) -> set[str]:
+def imported(path: Path, text: str | None = None) -> set[str]:
     """Full names of the modules and names that a file imports, at any depth of it."""
     names: set[str] = set()
     here = ("remix", *path.relative_to(PACKAGE).with_suffix("").parts)
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_text() if text is None else text)):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -67,12 +67,15 @@ def test_every_folder_of_the_package_is_a_room():
     assert folders <= set(ROOMS)
 
 
-def test_relative_imports_are_seen():
+def test_imports_are_seen_however_they_are_written():
     assert rooms_of({"remix.data.stream", "remix.presets", "numpy"}) == {"data"}
+    for text in ("import remix.data.folder", "def f():\n    from remix import data", "from ..data import load"):
+        assert "data" in rooms_of(imported(PACKAGE / "deploy" / "any.py", text))
+    assert rooms_of(imported(PACKAGE / "deploy" / "any.py", "from . import step")) == {"deploy"}
 
 
 @pytest.mark.parametrize("name", ["torchvision", "timm", "open_clip", "pickle", "joblib"])
-def test_never_imported(name):
+def test_a_package_that_is_never_imported(name):
     # One file may, which runs in a process of its own, with limits.
     allowed = [PACKAGE / "data" / "unpickling.py"] if name == "pickle" else []
     assert [p for p in SOURCES if any(n.split(".")[0] == name for n in imported(p))] == allowed
@@ -88,7 +91,7 @@ def test_no_device_is_hard_coded():
     assert not [str(path.relative_to(ROOT)) for path in SOURCES if device.search(path.read_text())]
 
 
-def test_files_are_short():
+def test_files_stay_below_400_lines():
     long = {str(path.relative_to(ROOT)): lines for path in OURS if (lines := path.read_text().count("\n")) > 400}
     assert not long
 

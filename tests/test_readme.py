@@ -41,7 +41,7 @@ def test_python_block_runs(block, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
-def test_example_runs(example, tmp_path, monkeypatch, capsys):
+def test_an_example_runs_and_says_what_it_wrote(example, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [str(example), str(tmp_path)])
     runpy.run_path(str(example), run_name="__main__")
     assert list(tmp_path.iterdir())

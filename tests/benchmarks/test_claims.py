@@ -219,7 +219,7 @@ def retention(old_gain, new_gain, count=6):
     ("old", "new", "expected"),
     [(3, 0, Verdict.HOLDS_AT_MINI_SCALE), (3, -3, Verdict.NOT_SHOWN), (0, 0, Verdict.NOT_SHOWN)],
 )
-def test_retention(results, old, new, expected):
+def test_retention_needs_a_gain_on_old_tasks_and_no_loss_on_new_ones(results, old, new, expected):
     columns = "preset,method,seed,after_task,new_task_accuracy,old_task_accuracy"
     write(results, "reproduce/retention.csv", columns, retention(old, new))
     assert verdict("retention", results) == (expected, MINI)
@@ -255,7 +255,7 @@ def test_weight_of_the_laplace_term(results, average, last, expected):
 
 
 @pytest.mark.parametrize(("factor", "expected"), [(1.1, Verdict.HOLDS_AT_MINI_SCALE), (1.6, Verdict.NOT_SHOWN)])
-def test_overhead(results, factor, expected):
+def test_overhead_is_judged_by_paired_minutes(results, factor, expected):
     rows = [
         ("digits", "digits", 5, method, seed, (10 + seed) * (factor if method == "remix" else 1), 3000)
         for method in ("pmi", "remix")

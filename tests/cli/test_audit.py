@@ -29,7 +29,7 @@ def images(tmp_path_factory) -> Path:
     return root
 
 
-def test_from_model_to_figure(images, tmp_path, capsys):
+def test_table_figure_and_conclusion_come_from_the_model(images, tmp_path, capsys):
     words = ["audit", str(STORED), "--train", str(images), "--count", "3", "--steps", "4", "--strategy", "pixels"]
     main([*words, "--out", str(tmp_path / "audit.png")])
     out, err = capsys.readouterr()
@@ -59,7 +59,7 @@ def test_half_made_dreams_are_not_audited(images, tmp_path, capsys, monkeypatch)
     assert not list(tmp_path.iterdir())
 
 
-def test_saved_dreams_and_no_held_out_images(images, tmp_path, capsys):
+def test_saved_dreams_are_audited_without_held_out_images(images, tmp_path, capsys):
     dream = ["dream", str(STORED), "--classes", "one,two", "--count", "2", "--steps", "3", "--strategy", "pixels"]
     main([*dream, "--out", str(tmp_path / "d.png")])
     capsys.readouterr()
@@ -75,7 +75,7 @@ def test_saved_dreams_and_no_held_out_images(images, tmp_path, capsys):
     assert "held-out images" in capsys.readouterr().out
 
 
-def test_what_a_person_can_set_right(images, tmp_path, capsys):
+def test_what_a_person_can_set_right_is_said(images, tmp_path, capsys):
     def refusal(*words) -> str:
         with pytest.raises(SystemExit):
             main(["audit", str(STORED), *map(str, words)])

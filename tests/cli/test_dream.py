@@ -50,7 +50,7 @@ def test_writes_a_grid_the_tensors_and_a_plot_of_the_terms(trained, tmp_path, ca
 
 
 @pytest.mark.parametrize("strategy", ["pixels", "pyramid", "generator"])
-def test_every_strategy(trained, tmp_path, strategy):
+def test_every_strategy_dreams_every_class(trained, tmp_path, strategy):
     out = dream(trained, tmp_path / "grid.png", "--strategy", strategy, *FEW, "--batch", "6")
     saved = load_dream(out.with_suffix(".safetensors"))
     assert saved.about["request"]["strategy"] == strategy
@@ -61,13 +61,13 @@ def test_every_strategy(trained, tmp_path, strategy):
 
 @pytest.mark.parametrize("prior", ["laplace-dct", "laplace", "dense", "diagonal", "none"])
 @pytest.mark.parametrize("form", ["nll", "kl"])
-def test_every_prior_in_every_form(trained, tmp_path, prior, form):
+def test_every_prior_dreams_in_every_form(trained, tmp_path, prior, form):
     out = dream(trained, tmp_path / "grid.png", "--prior", prior, "--form", form, "--count", 6, "--steps", 3)
     settings = load_dream(out.with_suffix(".safetensors")).about["request"]["settings"]
     assert (settings["prior"]["kind"], settings["prior"]["form"]) == (prior, form)
 
 
-def test_the_seed_decides(trained, tmp_path):
+def test_the_seed_decides_the_dream(trained, tmp_path):
     images = [
         load_dream(dream(trained, tmp_path / f"{i}.png", *FEW, "--seed", seed).with_suffix(".safetensors")).images
         for i, seed in enumerate((1, 1, 2))
@@ -103,7 +103,7 @@ def test_weights_with_a_file_of_statistics_dream_as_the_model_does(trained, tmp_
 # --- refusals: before any work, in a sentence ---
 
 
-def test_refusals(trained, tmp_path, refusal):
+def test_what_cannot_be_dreamed_is_refused_in_a_sentence(trained, tmp_path, refusal):
     start = ("dream", trained.model, "--out", tmp_path / "grid.png")
     for options, expected in (
         (("--classes", "zero,tow"), "no class 'tow' (did you mean 'two'?); the model knows: zero, one, two, three"),
@@ -130,7 +130,7 @@ def test_refusals(trained, tmp_path, refusal):
     assert not list(tmp_path.iterdir())
 
 
-def test_refusals_about_files(trained, tmp_path, refusal):
+def test_files_that_do_not_fit_are_refused_in_a_sentence(trained, tmp_path, refusal):
     out = tmp_path / "grid.png"
     assert "must name a picture that ends with .png" in refusal("dream", trained.model, "--out", tmp_path / "grid.jpg")
     assert "no file" in refusal("dream", tmp_path / "none.remix", "--out", out)
@@ -225,7 +225,8 @@ def test_only_the_same_run_goes_on(trained, tmp_path, pressed, refusal):
     assert "damaged" in refusal(*again, "--resume")
 
 
-def test_ctrl_c_in_a_terminal(trained, tmp_path):
+@pytest.mark.slow
+def test_ctrl_c_in_a_terminal_saves_and_says_how_to_go_on(trained, tmp_path):
     """The real signal, in a process of its own, in the middle of a long run."""
     out = tmp_path / "grid.png"
     command = [sys.executable, "-m", "remix.cli", "dream", trained.model, "--out", out, "--strategy", "pixels"]
@@ -283,7 +284,7 @@ def test_a_checkpoint_is_written_on_the_way(trained, tmp_path, monkeypatch):
     assert not (tmp_path / "grid-checkpoint.safetensors").exists()
 
 
-def test_a_dream_that_is_damaged_or_foreign(trained, tmp_path):
+def test_a_dream_that_is_damaged_or_foreign_is_refused(trained, tmp_path):
     path = dream(trained, tmp_path / "grid.png").with_suffix(".safetensors")
     data = bytearray(path.read_bytes())
     data[-5] ^= 1

@@ -108,6 +108,7 @@ def test_every_text_can_be_printed(tmp_path):
     assert "Traceback" not in said
 
 
+@pytest.mark.slow
 def test_a_run_with_everything_of_ones_own(tmp_path):
     words = ["run", "digits", "--method", "feature-replay", "--out", str(tmp_path / "run"), "--set"]
     words += ["data.name=mirrored-digits", "network.backbone=two-convolutions", "data.tasks=2", "data.classes=4"]

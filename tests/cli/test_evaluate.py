@@ -8,7 +8,7 @@ import json
 import shutil
 
 
-def test_formats_agree(remix, model_file, mislabelled):
+def test_table_json_and_csv_agree(remix, model_file, mislabelled):
     _, table, err = remix("evaluate", model_file, mislabelled)
     assert err == "the folder has no images of 1 classes of the model: drei ³\n"
     assert "(macro)  92.31%" in table
@@ -23,7 +23,7 @@ def test_formats_agree(remix, model_file, mislabelled):
     assert rows[3]["accuracy"] == "92.3077"
 
 
-def test_classes_that_the_model_does_not_know(remix, model_file, mislabelled, digits, tmp_path):
+def test_classes_that_the_model_does_not_know_are_told(remix, model_file, mislabelled, digits, tmp_path):
     shutil.copytree(digits / "two", mislabelled / "seven")
     status, out, err = remix("evaluate", model_file, mislabelled)
     assert status == 0
@@ -36,7 +36,7 @@ def test_classes_that_the_model_does_not_know(remix, model_file, mislabelled, di
     assert "seven; it knows zero, one, two, drei ³" in err
 
 
-def test_bad_files_and_folders(remix, model_file, mislabelled, tmp_path):
+def test_bad_files_are_listed_and_folders_without_images_refused(remix, model_file, mislabelled, tmp_path):
     (mislabelled / "zero" / "bad.png").write_text("hello")
     status, out, err = remix("evaluate", model_file, mislabelled)
     assert status == 0

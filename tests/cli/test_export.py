@@ -17,7 +17,7 @@ FORMATS = list(SUFFIXES)
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_every_format_through_the_command(remix, model_file, format):
+def test_every_format_is_written(remix, model_file, format):
     before = model_file.read_bytes()
     status, out, err = remix("export", model_file, "--format", format)
     assert (status, err) == (0, "")
@@ -35,7 +35,7 @@ def test_every_format_through_the_command(remix, model_file, format):
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_no_space_left(remix, model_file, format, monkeypatch):
+def test_a_full_disk_leaves_the_file_that_was_there(remix, model_file, format, monkeypatch):
     target = model_file.with_suffix(SUFFIXES[format])
     target.write_text("what was there")
 
@@ -50,6 +50,7 @@ def test_no_space_left(remix, model_file, format, monkeypatch):
     assert set(os.listdir(target.parent)) == {"model.remix", target.name}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_file_that_may_not_be_so_long_is_a_sentence(model_file, format):
     def short_of_room() -> None:
@@ -73,7 +74,7 @@ def test_ctrl_c_leaves_nothing(remix, model_file, monkeypatch):
     assert os.listdir(model_file.parent) == ["model.remix"]
 
 
-def test_what_a_person_can_set_right(remix, model_file, model, monkeypatch, tmp_path):
+def test_what_a_person_can_set_right_is_said(remix, model_file, model, monkeypatch, tmp_path):
     assert "--format knows onnx, torch, safetensors, got 'tf'" in remix("export", model_file, "--format", "tf")[2]
     assert "must end in .onnx" in remix("export", model_file, "--format", "onnx", "--out", "m.pb")[2]
     assert "no file" in remix("export", tmp_path / "none.remix", "--format", "torch")[2]

@@ -19,7 +19,7 @@ def test_a_class_of_few_images_is_a_warning(model, tmp_path, remix):
     assert "WARNING: fewer than 10 images of one:" in remix("inspect", tmp_path / "m.remix")[1]
 
 
-def test_the_command(remix, model_file):
+def test_content_tensors_and_json_are_those_of_the_file(remix, model_file):
     status, out, err = remix("inspect", model_file)
     assert (status, err) == (0, "")
     for words in ("convnet8 (width=4)", "8 x 8 pixels, grey", "drei ³", "2026-11-16 12:00", "No image is stored.",

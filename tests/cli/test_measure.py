@@ -92,7 +92,7 @@ def test_the_memory_that_maps_take_is_said(trained, tmp_path, capsys):
     assert map_bytes(trained.load()) == 4000 * (256 + 2 * 128 + 2 * 64)
 
 
-def test_whole_maps_of_chosen_blocks(trained, tmp_path):
+def test_whole_maps_of_chosen_blocks_are_measured(trained, tmp_path):
     out = tmp_path / "model.remix"
     start = ["measure", str(trained.images), *trained.network, "--views", "map", "--out", str(out), "--overwrite"]
     main([*start, "--maps", "stages", "--transform", "none"])
@@ -107,7 +107,7 @@ def test_whole_maps_of_chosen_blocks(trained, tmp_path):
     assert layer.normal.basis is not None
 
 
-def test_refusals(trained, tmp_path, refusal):
+def test_what_cannot_be_measured_is_refused_in_a_sentence(trained, tmp_path, refusal):
     out = tmp_path / "model.remix"
     start = ("measure", trained.images, *trained.network, "--out", out)
     other = tmp_path / "other"

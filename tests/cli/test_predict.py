@@ -40,7 +40,7 @@ def test_batches_continue_one_table(remix, model_file, digits):
     assert [line.split()[:3] for line in parts.splitlines()] == [line.split()[:3] for line in whole.splitlines()]
 
 
-def test_json_and_csv(remix, model_file, digits):
+def test_json_and_csv_hold_every_image(remix, model_file, digits):
     status, out, _ = remix("predict", model_file, digits, "--format", "json", "--top", "3")
     content = json.loads(out)
     assert status == 0
@@ -168,7 +168,7 @@ def test_a_pretended_lack_of_permission(remix, model_file, odd, monkeypatch):
     assert "deep: cannot be listed: Permission denied" in err
 
 
-def test_names_on_standard_input(remix, model_file, digits, monkeypatch):
+def test_names_on_standard_input_are_read(remix, model_file, digits, monkeypatch):
     names = f"{digits / 'one' / '0.png'}\n\n{digits / 'two' / '0.png'}\n"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(names.encode())))
     status, out, _ = remix("predict", model_file, "-", "--top", "1")
@@ -210,7 +210,7 @@ def test_pipes_and_devices_do_not_keep_it_waiting(model_file, digits, tmp_path, 
     assert b"two" in out
 
 
-def test_what_a_person_can_set_right(remix, model_file, digits, tmp_path):
+def test_what_a_person_can_set_right_is_said(remix, model_file, digits, tmp_path):
     assert "--format knows table, json, csv, got 'xml'" in remix("predict", model_file, digits, "--format", "xml")[2]
     assert "must be at least 1" in remix("predict", model_file, digits, "--top", "0")[2]
     status, _, err = remix("predict", digits / "one" / "0.png", digits)
@@ -242,7 +242,7 @@ def test_a_terminal_that_knows_few_letters(model_file, digits):
     assert b"drei \\xb3" in out
 
 
-def test_ctrl_c(model_file):
+def test_ctrl_c_ends_with_one_sentence(model_file):
     """A pipe that nobody writes to keeps the command waiting."""
     process = remix_process("predict", model_file, "-", "--format", "csv", stdin=subprocess.PIPE)
     assert process.stdout.readline() == b"image,rank,label,class,probability\n"

@@ -166,7 +166,7 @@ def test_a_finished_run_says_so(finished):
 # --- stopping ---
 
 
-def test_a_loss_that_is_not_finite(tmp_path):
+def test_a_loss_that_is_not_finite_ends_the_run_in_a_sentence(tmp_path):
     status, text = go(tiny("finetune", tmp_path / "run", "settings.later.lr=1e30", "settings.later.epochs=5"))
     assert status == 1
     assert "learning rate" in text
@@ -182,7 +182,7 @@ def test_a_loss_that_is_not_finite(tmp_path):
         (errno.EROFS, "Read-only file system (state.safetensors). What was saved before is whole; set that right"),
     ],
 )
-def test_a_disk_that_cannot_be_written(tmp_path, monkeypatch, number, said):
+def test_a_run_goes_on_after_a_disk_that_could_not_be_written(tmp_path, monkeypatch, number, said):
     original, calls = RunState.save, []
 
     def save(self, *args):
@@ -198,7 +198,7 @@ def test_a_disk_that_cannot_be_written(tmp_path, monkeypatch, number, said):
     assert go(tiny("finetune", tmp_path / "run"), resume=True)[0] == 0
 
 
-def test_control_c(tmp_path, monkeypatch):
+def test_a_run_goes_on_after_ctrl_c(tmp_path, monkeypatch):
     def epoch(self, report):
         raise KeyboardInterrupt
 
@@ -230,7 +230,7 @@ def test_one_network_and_one_engine_are_built(monkeypatch, tmp_path):
     assert built == {"ConvNet": 1, "Engine": 1}
 
 
-def test_a_run_with_a_head_of_cosines(tmp_path):
+def test_a_head_of_cosines_is_trained_and_saved(tmp_path):
     assert remix_run(tiny("remix", tmp_path / "run", "network.head=cosine")) == 0
     assert load_model(tmp_path / "run" / "model.remix").classifier.head.kind == "cosine"
 

@@ -27,7 +27,7 @@ def cub(tmp_path):
 
 
 @pytest.mark.parametrize("inside", [True, False])
-def test_cub(cub, inside):
+def test_classes_parts_and_pixels_are_those_of_the_lists(cub, inside):
     splits = load("cub200", cub if inside else cub.parent, size=16)
     assert splits.classes == ("Black_footed_Albatross", "Laysan_Albatross")
     assert splits.train.labels.tolist() == [1, 0, 1, 0, 1]
@@ -36,42 +36,42 @@ def test_cub(cub, inside):
 
 
 @pytest.mark.parametrize(
-    ("file", "text"),
+    ("file", "text", "said"),
     [
-        ("images.txt", "1 ../../../etc/passwd\n"),
-        ("images.txt", "1 /etc/passwd\n"),
-        ("images.txt", "99 a.jpg\n"),
-        ("images.txt", "1\n"),
-        ("image_class_labels.txt", "1 77\n"),
-        ("train_test_split.txt", "1 2\n"),
+        ("images.txt", "1 ../../../etc/passwd\n", r"images\.txt"),
+        ("images.txt", "1 /etc/passwd\n", r"images\.txt"),
+        ("images.txt", "99 a.jpg\n", "image 99 of .* has no class or no part"),
+        ("images.txt", "1\n", r"images\.txt"),
+        ("image_class_labels.txt", "1 77\n", "image 1 of .* has no class or no part"),
+        ("train_test_split.txt", "1 2\n", "image 1 of .* has no class or no part"),
     ],
 )
-def test_lists_of_cub_that_cannot_be(cub, file, text):
+def test_lists_that_cannot_be_are_refused_with_what_is_wrong(cub, file, text, said):
     (cub / file).write_text(text)
-    with pytest.raises(DataError):
+    with pytest.raises(DataError, match=said):
         load("cub200", cub, size=16)
 
 
-def test_a_list_that_is_not_text(cub):
+def test_a_list_that_is_not_text_is_refused(cub):
     (cub / "classes.txt").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DataError, match=r"classes\.txt is not text in UTF-8; unpack"):
         load("cub200", cub, size=16)
 
 
 @pytest.mark.parametrize("text", ["1 a\0b", "1 \x1b[31mname", "1 " + "x" * 5000])
-def test_lines_that_no_list_has(cub, text):
+def test_a_line_that_no_list_has_is_refused(cub, text):
     (cub / "classes.txt").write_text(text)
     with pytest.raises(DataError, match=r"classes\.txt has a line that no list of names has"):
         load("cub200", cub)
 
 
-def test_a_list_that_has_no_end(cub):
+def test_a_list_that_has_no_end_is_refused(cub):
     (cub / "classes.txt").write_bytes(b"1 name\n" * 2_500_000)
     with pytest.raises(DataError, match=r"classes\.txt has more than 16,777,216 bytes"):
         load("cub200", cub)
 
 
-def test_a_pipe_for_a_list(cub):
+def test_a_pipe_for_a_list_is_refused(cub):
     (cub / "classes.txt").unlink()
     os.mkfifo(cub / "classes.txt")
     with pytest.raises(DataError, match=r"classes\.txt is a pipe, not a file"):
@@ -85,14 +85,14 @@ def test_many_classes_of_one_name_are_refused_at_once(cub):
 
 
 @pytest.mark.parametrize("split", ["0", "1"])
-def test_a_part_without_images(cub, split):
+def test_a_part_without_images_is_no_data_set(cub, split):
     lines = (cub / "train_test_split.txt").read_text().splitlines()
     (cub / "train_test_split.txt").write_text("".join(f"{line.split()[0]} {split}\n" for line in lines))
     with pytest.raises(MissingData, match="cub200 was not found"):
         load("cub200", cub)
 
 
-def test_a_part_of_which_nothing_can_be_used(cub):
+def test_a_part_of_which_nothing_can_be_used_is_refused(cub):
     for path in (cub / "images").rglob("*.jpg"):
         path.write_text("no image")
     with pytest.raises(DataError, match=r"none of the \d+ images of the train part .* can be used; .*not an image"):

@@ -35,7 +35,7 @@ def test_grey_is_spread_over_the_channels(tmp_path):
     assert open_picture(tmp_path / "a.pgm", channels=1).getpixel((0, 0)) == 77
 
 
-def test_cmyk(tmp_path):
+def test_cmyk_keeps_its_colour(tmp_path):
     Image.new("RGB", (8, 8), COLOUR).convert("CMYK").save(tmp_path / "a.jpg", quality=100)
     picture = open_picture(tmp_path / "a.jpg")
     assert np.abs(np.asarray(picture).astype(int) - COLOUR).max() < 12

@@ -150,7 +150,7 @@ def test_a_refusal_of_the_server_is_not_repeated(tmp_path):
     assert len(server.asked) == 1
 
 
-def test_no_connection(tmp_path):
+def test_without_a_connection_it_says_what_to_put_where(tmp_path):
     with Server() as server:
         download = server.download()
     with pytest.raises(MissingData, match=r"no connection.*Fetch file\.bin elsewhere and put it at"):
@@ -158,7 +158,7 @@ def test_no_connection(tmp_path):
     assert list((tmp_path / "folder").iterdir()) == []
 
 
-def test_only_the_web(tmp_path):
+def test_only_addresses_of_the_web_are_fetched(tmp_path):
     with pytest.raises(DataError, match="only http"):
         fetch(Download("file:///etc/passwd", "a", ""), tmp_path)
 
@@ -169,7 +169,7 @@ def test_a_folder_that_cannot_be_written(tmp_path):
         fetch(server.download(), tmp_path)
 
 
-def test_a_full_disk(tmp_path):
+def test_a_full_disk_is_a_sentence_and_the_next_call_goes_on(tmp_path):
     with Server() as server:
         with largest_file(300_000), pytest.raises(DataError, match=r"file\.bin\.part: File too large\. Make room and"):
             fetch(server.download(), tmp_path)

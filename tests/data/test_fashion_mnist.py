@@ -98,14 +98,14 @@ def test_a_small_file_that_unfolds_without_end(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a", "a.gz"])
-def test_a_pipe(tmp_path, name):
+def test_a_pipe_is_refused(tmp_path, name):
     os.mkfifo(tmp_path / name)
     with pytest.raises(DataError, match="is a pipe, not a file"):
         read_idx(tmp_path / name)
 
 
 @pytest.mark.parametrize("names", [CLASSES, CIFAR10_CLASSES, CIFAR100_CLASSES, load("digits").classes])
-def test_official_names(names):
+def test_official_names_may_be_names_of_classes(names):
     check_class_names(names)
 
 

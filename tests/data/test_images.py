@@ -111,7 +111,7 @@ def test_every_image_is_in_one_part_and_every_class_in_proportion(labels, fracti
         assert out > 0 or count == 1 or fraction == 0
 
 
-def test_the_seed_decides():
+def test_the_seed_decides_what_is_held_out():
     labels = torch.arange(4).repeat(25)
     seven, again, eight = (numbers(held_out(labels, 0.2, seed)[1].images) for seed in (7, 7, 8))
     assert seven == again

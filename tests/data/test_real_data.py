@@ -10,6 +10,8 @@ import torch
 from remix.data import Augment, TaskStream, batches, load
 from remix.data.prepare import prepare
 
+pytestmark = pytest.mark.slow
+
 MEASURE = """
 import sys, resource
 import remix.data, numpy, torch
@@ -41,7 +43,7 @@ def test_the_constants_of_cifar100_are_those_of_its_pixels(cifar):
     assert pixels.std(1).tolist() == pytest.approx(cifar.normalisation.std, abs=2e-4)
 
 
-def test_the_names_of_cifar100(cifar, data_dir):
+def test_the_names_of_cifar100_are_the_official_ones(cifar, data_dir):
     assert (data_dir / "cifar-100-binary" / "fine_label_names.txt").read_text().split() == list(cifar.classes)
 
 
@@ -71,7 +73,7 @@ def test_fashion_mnist_is_complete_and_official(data_dir, tmp_path):
     assert float(pixels.std()) == pytest.approx(splits.normalisation.std[0], abs=1e-4)
 
 
-def test_imagenette(data_dir):
+def test_imagenette_is_complete_and_normalised(data_dir):
     splits = load("imagenette", data_dir, size=64)
     assert set(splits.train.counts().values()) == {100}
     assert set(splits.test.counts().values()) == {30}

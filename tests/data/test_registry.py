@@ -6,7 +6,7 @@ from remix.data import DataError, MissingData, dataset, list_datasets, load, reg
 from tests.data.samples import make_folder, make_splits
 
 
-def test_the_names():
+def test_every_data_set_is_listed_in_order():
     names = [entry.name for entry in list_datasets()]
     assert names[:7] == ["digits", "fashion-mnist", "cifar10", "cifar100", "tiny-imagenet", "cub200", "folder"]
 
@@ -37,12 +37,12 @@ def test_the_environment_names_the_data_folder(tmp_path, monkeypatch):
     assert load("photos", size=8).classes == ("cat", "dog")
 
 
-def test_a_name_that_is_not_known(tmp_path):
+def test_a_name_that_is_not_known_gets_a_suggestion(tmp_path):
     with pytest.raises(DataError, match="did you mean 'cifar100'"):
         load("cifar-100", tmp_path)
 
 
-def test_an_option_that_is_not_known(tmp_path):
+def test_an_option_that_is_not_known_is_refused_with_those_that_are(tmp_path):
     with pytest.raises(DataError, match="no option 'colour'; it takes: holdout, seed"):
         load("digits", colour=True)
 

@@ -19,7 +19,7 @@ from tests.data.samples import make_splits, numbers
         ("D", 200, [168, 136, 51, 9, 183, 101, 171, 99, 42, 159], [195, 29, 177, 185, 161]),
     ],
 )
-def test_published_orders(name, count, begins, ends):
+def test_orders_are_the_published_ones(name, count, begins, ends):
     order = list(class_order(name, count))
     assert sorted(order) == list(range(count))
     assert order[: len(begins)] == begins

@@ -26,7 +26,7 @@ def tiny(tmp_path):
 
 
 @pytest.mark.parametrize("lazy", [True, False])
-def test_tiny_imagenet(tiny, lazy):
+def test_classes_are_in_the_order_of_the_list_with_their_words(tiny, lazy):
     splits = load("tiny-imagenet", tiny.parent, lazy=lazy)
     assert splits.classes == ("crane (n02)", "goldfish", "crane (n03)")
     assert splits.train.labels.tolist() == [0] * 4 + [1] * 4 + [2] * 4
@@ -36,12 +36,12 @@ def test_tiny_imagenet(tiny, lazy):
     assert splits.normalisation.mean == (0.4803, 0.4481, 0.3976)
 
 
-def test_tiny_imagenet_without_words(tiny):
+def test_without_words_classes_have_their_ids(tiny):
     (tiny / "words.txt").unlink()
     assert load("tiny-imagenet", tiny).classes == IDS
 
 
-def test_an_image_of_tiny_imagenet_that_is_missing_is_listed(tiny):
+def test_an_image_that_is_missing_is_listed(tiny):
     (tiny / "val" / "images" / "val_1.JPEG").unlink()
     splits = load("tiny-imagenet", tiny)
     assert splits.test.labels.tolist() == [2, 0, 1]
@@ -49,7 +49,7 @@ def test_an_image_of_tiny_imagenet_that_is_missing_is_listed(tiny):
 
 
 @pytest.mark.parametrize("line", ["../../x.JPEG\tn01", "val_0.JPEG\tn77", "val_0.JPEG"])
-def test_annotations_that_cannot_be(tiny, line):
+def test_annotations_that_cannot_be_are_named(tiny, line):
     (tiny / "val" / "val_annotations.txt").write_text(line + "\n")
     with pytest.raises(DataError, match=r"val_annotations\.txt"):
         load("tiny-imagenet", tiny)

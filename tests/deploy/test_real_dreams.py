@@ -10,6 +10,8 @@ from remix.cli import main
 from remix.deploy.dream_files import load_dream
 from remix.learning import load_model
 
+pytestmark = pytest.mark.slow
+
 CLASSES = ("church", "golf_ball", "tench")
 
 

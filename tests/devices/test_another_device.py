@@ -5,6 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 
 def test_everything_runs_on_another_device():
     """In a process of its own: once torch knows another device, it knows it for good."""

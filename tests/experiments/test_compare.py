@@ -52,7 +52,7 @@ def test_mean_deviation_and_paired_difference(runs):
     assert found.remarks == ()
 
 
-def test_formats(runs):
+def test_markdown_latex_and_csv_hold_the_same_numbers(runs):
     found = compare_runs([runs / "remix-0", runs / "remix-1", runs / "finetune-0"])
     lines = format_comparison(found, "markdown").splitlines()
     assert lines[0].startswith("| method | seeds | last accuracy |")
@@ -73,7 +73,7 @@ def test_two_matrices_fit_side_by_side(runs, capsys, monkeypatch):
     assert any("finetune, seed 0" in line and "remix, seed 0" in line for line in lines)
 
 
-def test_what_cannot_be_compared(runs, tmp_path):
+def test_what_cannot_be_compared_is_refused(runs, tmp_path):
     with pytest.raises(RunDirectoryError, match="there is no folder"):
         compare_runs([tmp_path / "nowhere"])
     (tmp_path / "empty").mkdir()
@@ -121,14 +121,11 @@ def test_a_damaged_file_is_a_sentence(runs, capsys, file, content):
     assert str(runs / "remix-0" / file) in capsys.readouterr().err
 
 
-def test_the_command(runs, capsys):
+def test_one_seed_is_compared_with_a_warning(runs, capsys):
     main(["compare", str(runs / "remix-0"), str(runs / "finetune-0"), "--format", "markdown"])
     shown = capsys.readouterr().out
     assert "| remix | 0 | 80.00 |" in shown
     assert "One seed says nothing about chance" in " ".join(shown.split())
-    for command in ("methods", "presets"):
-        main([command])
-        assert "REMIX" in capsys.readouterr().out or command == "presets"
 
 
 def test_one_method_with_two_settings_is_compared_with_itself(runs):
@@ -191,8 +188,9 @@ def test_whatever_a_method_is_called_stays_text(tmp_path, capsys, form, cell):
     for other in (form, "table"):
         main(["compare", str(tmp_path / "run"), "--format", other, "--matrices"])
         shown = capsys.readouterr().out
-        assert other == "table" or cell in shown
         assert "\x1b" not in shown
+        if other == form:
+            assert cell in shown
 
 
 def test_thousands_of_runs_are_named_in_time_for_each():

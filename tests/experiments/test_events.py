@@ -131,7 +131,7 @@ def test_another_log_is_refused(tmp_path):
         remix_run(tiny("finetune", tmp_path / "run"), log="wandb")
 
 
-def test_help_names_it(capsys):
+def test_help_names_tensorboard(capsys):
     with pytest.raises(SystemExit):
         main(["run", "--help"])
     assert "--log {tensorboard}" in capsys.readouterr().out

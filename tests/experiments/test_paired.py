@@ -26,7 +26,7 @@ def test_spread_is_mean_and_sample_deviation(values):
     assert result.count == len(values)
 
 
-def test_published_spread():
+def test_spreads_are_the_published_ones():
     assert str(spread(list(REMIX.values()))) == "45.34 ± 0.54"
     assert str(spread(list(PMI.values()))) == "44.41 ± 0.65"
     assert str(spread([45.86])) == "45.86"
@@ -91,7 +91,7 @@ def test_few_seeds_never_settle_it():
 
 
 @pytest.mark.parametrize(("gap", "word"), [(3.0, "higher"), (-3.0, "lower")])
-def test_six_seeds_may(gap, word):
+def test_six_seeds_may_settle_it(gap, word):
     base = {seed: float(seed % 3) for seed in range(6)}
     better = {seed: value + gap + 0.1 * seed for seed, value in base.items()}
     assert paired_difference(better, base).sentence("a", "b").endswith(f"excludes 0: a is {word}.")
@@ -101,7 +101,7 @@ def test_equal_methods_show_no_difference():
     assert "no difference is shown" in paired_difference(REMIX, REMIX).sentence("a", "b")
 
 
-def test_refusals():
+def test_values_that_are_not_finite_or_not_paired_are_refused():
     with pytest.raises(ValueError, match="no common seed"):
         paired_difference({1: 1.0}, {2: 1.0})
     with pytest.raises(ValueError, match="finite"):

@@ -28,7 +28,7 @@ def go(typed: dict[str, Any], **options: Any) -> tuple[int, str]:
         return remix_run(typed, **options), text.getvalue()
 
 
-def test_network_and_data_that_do_not_fit(tmp_path):
+def test_network_and_data_that_do_not_fit_are_refused(tmp_path):
     with pytest.raises(SettingError, match="takes images"):
         go(tiny("finetune", tmp_path / "run", "network={backbone: resnet20, options: {width: 4}}"))
     assert not (tmp_path / "run").exists()
@@ -92,7 +92,7 @@ def test_a_run_begins_with_weights_that_are_given(tmp_path):
         resolve("digits", assignments=["network.head=cosin"])
 
 
-def test_an_option_of_the_data_of_the_wrong_kind(tmp_path):
+def test_an_option_of_the_data_of_the_wrong_kind_is_refused(tmp_path):
     (tmp_path / "photos" / "a").mkdir(parents=True)
     Image.new("L", (8, 8)).save(tmp_path / "photos" / "a" / "0.png")
     changes = [f"data.name={tmp_path / 'photos'}", "data.options={holdout: a}"]

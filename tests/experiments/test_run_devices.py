@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import pytest
 import torch
 from lightning_fabric import Fabric
 from tiny import tiny_engine, tiny_stream
@@ -12,7 +13,8 @@ from tiny_runs import COMMON, SETTINGS
 from remix.learning.team import Team
 
 
-def test_half_precision_on_two_processes(tmp_path):
+@pytest.mark.slow
+def test_half_precision_runs_on_two_processes(tmp_path):
     words = ["run", "digits", "--devices", "2", "--precision", "bf16-mixed", "--out", str(tmp_path / "run")]
     command = [sys.executable, "-m", "remix.cli", *words, "--method", "finetune", "--set", *COMMON]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -23,7 +25,7 @@ def test_half_precision_on_two_processes(tmp_path):
     assert (tmp_path / "run" / "matrix.csv").is_file()
 
 
-def test_classes_that_half_precision_cannot_tell_apart():
+def test_classes_that_half_precision_cannot_tell_apart_are_told_apart():
     """Logits that differ by less than bfloat16 can say: ties would all go to the older class."""
     stream = tiny_stream(5)
     engine = tiny_engine("finetune", stream, team=Team(Fabric(accelerator="cpu", precision="bf16-mixed")))
@@ -38,6 +40,7 @@ def test_classes_that_half_precision_cannot_tell_apart():
     assert right == int((data.labels == 1).sum())
 
 
+@pytest.mark.slow
 def test_two_processes_end_with_the_result_of_one(tmp_path):
     for devices in (1, 2):
         words = [

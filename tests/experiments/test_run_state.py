@@ -17,6 +17,8 @@ from remix.inversion import Checkpoint
 from remix.learning.model_file import KIND, VERSION
 from remix.statistics import read_file
 
+pytestmark = pytest.mark.slow
+
 ALWAYS = Saving(epochs=0.0, phase=0.0, inversion=0.0)
 NEVER = Saving(epochs=1e9, phase=1e9, inversion=1e9)
 

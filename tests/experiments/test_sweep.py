@@ -6,7 +6,7 @@ from remix.experiments.sweep import parse_seeds, sweep_jobs
 from remix.support.settings import SettingError
 
 
-def test_seeds():
+def test_seeds_are_a_range_or_a_list():
     assert parse_seeds("0-4") == [0, 1, 2, 3, 4]
     assert parse_seeds("3, 7") == [3, 7]
     for wrong in ("", "a", "3-1", "1-", "-1"):

@@ -73,7 +73,8 @@ def test_what_a_run_said_last_is_shown_as_it_is(tmp_path, scripts, capsys):
     assert "bad refused: [/red] \\x1b[2J" in capsys.readouterr().out
 
 
-def test_the_path_of_a_cluster(tmp_path):
+@pytest.mark.slow
+def test_the_path_of_a_cluster_finishes_the_same_runs(tmp_path):
     """The same jobs through submitit's local executor: the cluster itself is not to be had in a test."""
     pytest.importorskip("submitit", reason="submitit is an optional extra: pip install 'remix-dfcil[slurm]'")
     from remix.experiments.sweep_runners import run_on_slurm

@@ -12,9 +12,12 @@ import pytest
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "learning")]
 
+import targets  # noqa: E402
 from targets import TARGETS  # noqa: E402
 
 LONGEST = 120  # seconds for a whole corpus, which takes a few: a reader that hangs must not hang the suite
+# Such as pictures of floating-point numbers, a list of labels that are text, and IDX files with and without .gz.
+ODD_SEEDS = {"pickle": 4, "image": 2, "yaml": 2, "idx": 4, "parquet": 2}
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL")
@@ -32,6 +35,9 @@ def test_every_kept_input_is_read_or_refused_in_words(name):
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_sound_files_are_read_too(name):
+def test_sound_files_are_read_and_only_odd_ones_refused(name, monkeypatch):
+    refused = []
+    monkeypatch.setattr(targets, "_check_sentence", refused.append)
     for data in TARGETS[name].seeds():
         TARGETS[name].read(data)
+    assert len(refused) <= ODD_SEEDS.get(name, 0), refused

@@ -38,7 +38,7 @@ def test_the_two_networks_read_real_digits(digit_classifier, verifier, digits):
 
 
 @pytest.mark.parametrize("prior", [PriorSettings("laplace", "nll"), PriorSettings("dense", "typical")])
-def test_layer_by_layer(learned, verifier, prior):
+def test_dreams_made_layer_by_layer_are_read_right(learned, verifier, prior):
     knowledge, gaussians = learned
     generator = torch.Generator().manual_seed(0)
     targets = feature_targets(LABELS, gaussians, None, generator)
@@ -46,7 +46,7 @@ def test_layer_by_layer(learned, verifier, prior):
     assert read_right(verifier, dream.images, dream.labels) > 0.6
 
 
-def test_pixels(learned, verifier):
+def test_dreams_made_of_pixels_are_read_right(learned, verifier):
     settings = PixelSettings(
         schedule=Schedule(150, 0.1),
         statistics=1.0,
@@ -57,7 +57,7 @@ def test_pixels(learned, verifier):
     assert read_right(verifier, dream.images, dream.labels) > 0.4
 
 
-def test_pyramid(learned, verifier):
+def test_dreams_of_the_pyramid_are_read_right(learned, verifier):
     settings = PyramidSettings(
         scales=(Scale(4, 60, 0.05), Scale(8, 60, 0.05)),
         polish=Scale(8, 40, 0.01),
@@ -72,7 +72,7 @@ def test_pyramid(learned, verifier):
     assert read_right(verifier, dream.images, dream.labels) > 0.4
 
 
-def test_generator(learned, verifier):
+def test_dreams_of_the_generator_are_read_right(learned, verifier):
     settings = GeneratorSettings(schedule=Schedule(60, 1e-3), batch=64, noise=50)
     source = train_generator(learned[0], torch.Generator().manual_seed(0), settings)
     images, labels = source.sample(200, torch.Generator().manual_seed(1))

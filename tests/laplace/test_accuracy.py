@@ -44,7 +44,7 @@ def tiny_noise(kind: str) -> LaplaceCovariance:
 
 
 @pytest.mark.parametrize("kind", ["ties", "near ties", "scales", "all tied"])
-def test_sixty_digits(kind: str, path: str) -> None:
+def test_results_agree_with_sixty_digits(kind: str, path: str) -> None:
     sigma = tiny_noise(kind)
     x = torch.linspace(-1, 2, sigma.dim, dtype=torch.float64).cos()
     logdet, quadratic, solved = exact_solve(x, sigma)
@@ -201,7 +201,7 @@ def test_parameter_gradients_in_float32_at_a_million() -> None:
 
 
 @pytest.mark.parametrize("dim", [50_000, 50_003])
-def test_many_long_rows_at_once(dim: int) -> None:
+def test_many_long_rows_at_once_are_as_a_few_at_a_time(dim: int) -> None:
     """More than the caches hold, where native kernels write around them: as a few rows at a time in float64."""
     sigma = long_covariance("unit gaps", dim)
     wide, zero = doubled(sigma), torch.zeros(dim)

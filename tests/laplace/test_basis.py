@@ -44,12 +44,12 @@ def test_same_layout_is_the_same_basis():
 
 
 @pytest.mark.parametrize("layout", [(3, 4), (0, 2, 2), (1.5, 2, 2)])
-def test_bad_layout(layout):
+def test_a_bad_layout_is_refused(layout):
     with pytest.raises(ValueError, match="layout"):
         Dct2(layout)
 
 
-def test_wrong_size():
+def test_rows_of_another_size_are_refused():
     with pytest.raises(ValueError, match="60"):
         Dct2(LAYOUT).forward(torch.zeros(2, 59))
 

@@ -33,7 +33,9 @@ BATCHES = [
 @DTYPES
 @pytest.mark.parametrize(("lead", "dim"), ROWS)
 @pytest.mark.parametrize("name", ON_ROWS)
-def test_rows(name: str, lead: tuple[int, ...], dim: int, dtype: torch.dtype, path: str) -> None:
+def test_operations_on_rows_are_the_dense_ones(
+    name: str, lead: tuple[int, ...], dim: int, dtype: torch.dtype, path: str
+) -> None:
     got = with_gradients(OPERATIONS[name], LaplaceCovariance, [v.to(dtype) for v in draw(lead, dim)])
     assert {v.dtype for v in got} == {dtype}
     assert_all_near(got, exact(name, lead, dim, ()))
@@ -42,7 +44,7 @@ def test_rows(name: str, lead: tuple[int, ...], dim: int, dtype: torch.dtype, pa
 @DTYPES
 @pytest.mark.parametrize("dim", [1, 2, 3, 17, 64, 257, 1000])
 @pytest.mark.parametrize("name", ON_PARAMETERS)
-def test_functions_of_the_parameters(name: str, dim: int, dtype: torch.dtype, path: str) -> None:
+def test_functions_of_the_parameters_are_the_dense_ones(name: str, dim: int, dtype: torch.dtype, path: str) -> None:
     got = with_gradients(OPERATIONS[name], LaplaceCovariance, [v.to(dtype) for v in draw((), dim)])
     assert {v.dtype for v in got} == {dtype}
     assert_all_near(got, exact(name, (), dim, ()))
@@ -50,7 +52,7 @@ def test_functions_of_the_parameters(name: str, dim: int, dtype: torch.dtype, pa
 
 @pytest.mark.parametrize(("lead", "batch"), BATCHES)
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_batches_of_covariances(name: str, lead: tuple[int, ...], batch: tuple[int, ...]) -> None:
+def test_batches_of_covariances_are_the_dense_ones(name: str, lead: tuple[int, ...], batch: tuple[int, ...]) -> None:
     got = with_gradients(OPERATIONS[name], LaplaceCovariance, [v.double() for v in draw(lead, 5, batch)])
     assert_all_near(got, exact(name, lead, 5, batch))
 
@@ -72,7 +74,7 @@ LAYOUTS = {
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_any_memory_layout(name: str, layout: str, path: str) -> None:
+def test_any_memory_layout_gives_the_dense_result(name: str, layout: str, path: str) -> None:
     inputs = [v.double() for v in draw((7,), 65)]
     views = [LAYOUTS[layout](v) for v in inputs]
     assert all(torch.equal(v, w) for v, w in zip(views, inputs, strict=True))
@@ -80,7 +82,7 @@ def test_any_memory_layout(name: str, layout: str, path: str) -> None:
 
 
 @pytest.mark.parametrize("name", ON_ROWS)
-def test_expanded_inputs(name: str, path: str) -> None:
+def test_expanded_inputs_give_the_same_bits(name: str, path: str) -> None:
     x, _, _, weight, coord = (v.double() for v in draw((), 33))
     one = torch.tensor([0.7], dtype=torch.float64)
     tight = [x.repeat(5, 1), one.repeat(33), one.repeat(33), weight, coord]
@@ -109,7 +111,7 @@ def test_half_precision_is_computed_in_float32(name: str, dtype: torch.dtype, pa
 
 
 @pytest.mark.parametrize("name", [*ON_ROWS, "logdet"])
-def test_half_precision_parameters(name: str) -> None:
+def test_half_precision_parameters_have_float32_results_and_half_precision_gradients(name: str) -> None:
     rounded = [v.half() for v in draw((7,), 65)]
     wanted = with_gradients(OPERATIONS[name], LaplaceCovariance, [v.double() for v in rounded])
     got = with_gradients(OPERATIONS[name], LaplaceCovariance, rounded)
@@ -166,7 +168,7 @@ def test_tensors_give_the_covariance_back() -> None:
     assert torch.equal(LaplaceCovariance(**saved).to_dense(), covariance.to_dense())
 
 
-def test_shape_and_repr() -> None:
+def test_it_tells_its_shape() -> None:
     covariance = LaplaceCovariance(*draw((), 4, (2, 3))[2:])
     assert (covariance.dim, covariance.batch_shape, covariance.shape) == (4, (2, 3), (2, 3, 4, 4))
     assert "dim=4" in repr(covariance)

@@ -36,12 +36,12 @@ def upper(matrix: Tensor) -> Tensor:
     return matrix[row, column]
 
 
-def test_kernel() -> None:
+def test_the_kernel_of_the_example() -> None:
     wanted = 0.4493289641, 0.4065696597, 0.8187307531, 0.1826835241, 0.5488116361, 0.3328710837
     assert near(upper(kernel(COORD)), *wanted)
 
 
-def test_covariance(normal: LaplaceNormal) -> None:
+def test_the_covariance_of_the_example(normal: LaplaceNormal) -> None:
     sigma = normal.covariance_matrix
     assert near(sigma.diagonal(), 0.99, 0.41, 2.01, 0.14)
     assert near(normal.variance, 0.99, 0.41, 2.01, 0.14)
@@ -50,14 +50,14 @@ def test_covariance(normal: LaplaceNormal) -> None:
     assert near(upper(normal.covariance.matvec(torch.eye(4, dtype=torch.float64))), *wanted)
 
 
-def test_correlation(normal: LaplaceNormal) -> None:
+def test_the_correlation_of_the_example(normal: LaplaceNormal) -> None:
     correlation = normal.covariance.rescale(torch.ones(4, dtype=torch.float64)).to_dense()
     assert near(correlation.diagonal(), 1, 1, 1, 1)
     wanted = -0.1974753627, 0.2219269607, 0.3078842864, -0.088544604, -0.1832556408, 0.1380500932
     assert near(upper(correlation), *wanted)
 
 
-def test_likelihood(normal: LaplaceNormal) -> None:
+def test_the_likelihood_of_the_example(normal: LaplaceNormal) -> None:
     assert near(normal.covariance.logdet(), -2.383949382351927, digits=1e-14)
     r = X - MEAN
     assert near((r * normal.covariance.solve(r)).sum(1), 1.942646673, 2.8865941075)
@@ -68,7 +68,7 @@ def test_likelihood(normal: LaplaceNormal) -> None:
     assert near(-log_prob.mean() / 4, 0.9227724091917662, digits=1e-14)
 
 
-def test_kalman_filter(normal: LaplaceNormal) -> None:
+def test_the_kalman_filter_of_the_example(normal: LaplaceNormal) -> None:
     factor = normal.covariance.factor
     assert factor.order.tolist() == SORTED
     assert factor.rank.tolist() == [2, 0, 3, 1]
@@ -80,7 +80,7 @@ def test_kalman_filter(normal: LaplaceNormal) -> None:
     assert near(innovation, 0.2, -0.1785829605, 1.0948811520, -0.6756362533)
 
 
-def test_what_is_tridiagonal(normal: LaplaceNormal) -> None:
+def test_the_inverse_kernel_is_tridiagonal_and_the_precision_is_not(normal: LaplaceNormal) -> None:
     """K^-1 is, in sorted order; Sigma^-1 is not."""
     inverse = torch.linalg.inv(kernel(COORD)[SORTED][:, SORTED])
     assert near(inverse.diagonal(), 1.4310127607, 3.4642575424, 3.2312784082, 1.1980336265)
@@ -91,7 +91,7 @@ def test_what_is_tridiagonal(normal: LaplaceNormal) -> None:
     assert near(precision[2, 0], 0.2470212335)
 
 
-def test_frobenius_terms(normal: LaplaceNormal) -> None:
+def test_the_frobenius_terms_of_the_example(normal: LaplaceNormal) -> None:
     v = X - MEAN
     model = normal.covariance.to_dense().square().sum()
     data = (v * normal.covariance.matvec(v)).sum()
@@ -115,7 +115,7 @@ def test_published_starting_point(size: int, logdet: float, path: str) -> None:
 
 
 @pytest.mark.parametrize(("dim", "mebibytes"), [(200_704, 3.0625), (100_352, 1.53125), (50_176, 0.765625)])
-def test_memory_of_a_gaussian(dim: int, mebibytes: float) -> None:
+def test_a_gaussian_takes_four_vectors(dim: int, mebibytes: float) -> None:
     """Four vectors in float32: mean, diag, weight, coord."""
     zeros = torch.zeros(dim)
     normal = LaplaceNormal(zeros, LaplaceCovariance(zeros + 1, zeros, zeros))

@@ -20,7 +20,7 @@ def fixed_normal(dim: int = 5) -> LaplaceNormal:
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_gradcheck(name: str, path: str) -> None:
+def test_gradients_are_those_of_finite_differences(name: str, path: str) -> None:
     assert torch.autograd.gradcheck(lambda x, loc, *p: OPERATIONS[name](LaplaceCovariance(*p), x, loc), leaves())
 
 
@@ -55,7 +55,7 @@ def test_hessian_of_the_likelihood_is_the_precision() -> None:
 
 @pytest.mark.parametrize("trained", [False, True], ids=["fixed parameters", "trained parameters"])
 @pytest.mark.parametrize("cotangent", [[1.0, 1.0, 1.0], [1.0, 2.0, 3.0], [-1.0, 0.0, 2.5], [0.0, 0.0, 0.0]], ids=str)
-def test_any_number_of_backward_passes(cotangent: list[float], trained: bool, path: str) -> None:
+def test_every_backward_pass_adds_the_same(cotangent: list[float], trained: bool, path: str) -> None:
     x, loc, *parameters = leaves()
     normal = LaplaceNormal(loc, LaplaceCovariance(*(v if trained else v.detach() for v in parameters)))
     log_prob = normal.log_prob(x)
@@ -70,7 +70,7 @@ def test_any_number_of_backward_passes(cotangent: list[float], trained: bool, pa
     assert torch.equal(weights, torch.tensor(cotangent, dtype=torch.float64))
 
 
-def test_accumulation_over_two_likelihoods() -> None:
+def test_gradients_of_two_likelihoods_add_up() -> None:
     normal = fixed_normal()
     x = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
     normal.log_prob(x).sum().backward()
@@ -117,7 +117,7 @@ def test_gradients_in_every_leaf_at_once_and_alone() -> None:
         assert_near(alone[number].grad, together[number].grad)
 
 
-def test_batched_cotangents() -> None:
+def test_batched_cotangents_are_taken_one_by_one() -> None:
     normal = fixed_normal()
     x = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
     eye = torch.eye(4, dtype=torch.float64)

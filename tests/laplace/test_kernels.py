@@ -14,7 +14,7 @@ LIBRARY = find_library()
 
 
 @pytest.mark.parametrize("wish", kernels.PATHS)
-def test_environment_chooses(wish: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_chooses_the_path(wish: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if wish == "native" and LIBRARY is None:
         pytest.skip("the native library was not built")
     monkeypatch.setenv("REMIX_KERNELS", wish)
@@ -52,7 +52,7 @@ def test_status_names_library_and_instruction_set() -> None:
     assert status.isa in ("generic", "avx2", "avx512")
 
 
-def test_many_python_threads_at_once() -> None:
+def test_many_python_threads_at_once_give_the_same_bits() -> None:
     """Scratch memory is shared between calls: concurrent ones must not meet in it."""
     inputs = [v.double() for v in draw((20,), 2000)]
     sigma = LaplaceCovariance(*inputs[2:])

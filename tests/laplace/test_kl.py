@@ -164,7 +164,7 @@ def test_one_basis_on_both_sides_changes_nothing_but_the_shift():
     torch.testing.assert_close(kl_divergence(laplace, full), kl_divergence(dense(laplace), full))
 
 
-def test_batches():
+def test_a_batch_is_one_divergence_for_each():
     stacked = [torch.stack(v) for v in zip(vectors(10, 16), vectors(10, 17), strict=True)]
     single = normal(*vectors(10, 18))
     value = kl_divergence(normal(*stacked), single)

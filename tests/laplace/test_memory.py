@@ -51,7 +51,7 @@ def test_gradients_survive_the_graph(normal: LaplaceNormal) -> None:
     assert torch.equal(x.grad, wanted)
 
 
-def test_release_with_results_alive(normal: LaplaceNormal) -> None:
+def test_results_survive_a_release(normal: LaplaceNormal) -> None:
     x = normal.sample((ROWS,))
     y = normal.covariance.solve(x)
     wanted = y.clone()

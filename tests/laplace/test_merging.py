@@ -125,7 +125,7 @@ def test_the_order_of_the_arguments_does_not_matter(near_pair):
 
 
 @pytest.mark.parametrize("size", [1, 2])
-def test_smallest_dimensions(size):
+def test_one_and_two_coordinates_are_merged_exactly(size):
     components = [(0.5, normal(size, 13, shift=1.0)), (0.5, normal(size, 14))]
     mean, covariance = moments(components)
     merged = merge(components)

@@ -31,7 +31,7 @@ def test_moments_density_and_entropy(batch: tuple[int, ...]) -> None:
         assert_near(normal.log_prob(x), twin.log_prob(x))
 
 
-def test_contract() -> None:
+def test_it_keeps_the_contract_of_a_distribution() -> None:
     normal = make(batch=(2,))
     assert isinstance(normal, Distribution)
     assert normal.has_rsample
@@ -58,7 +58,7 @@ def test_loc_and_covariance_broadcast() -> None:
     assert_near(many_covariances.log_prob(x), dense(many_covariances).log_prob(x))
 
 
-def test_expand() -> None:
+def test_expanding_copies_nothing_and_changes_no_density() -> None:
     normal = make(batch=(3,))
     wide = normal.expand((2, 3))
     assert isinstance(wide, LaplaceNormal)
@@ -70,7 +70,7 @@ def test_expand() -> None:
     assert wide.sample((4,)).shape == (4, 2, 3, 6)
 
 
-def test_inside_other_distributions() -> None:
+def test_other_distributions_may_hold_it() -> None:
     normal = make(batch=(3,))
     x = torch.randn(5, 6, dtype=torch.float64)
     mixture, twin = (MixtureSameFamily(Categorical(torch.ones(3)), d) for d in (normal, dense(normal)))

@@ -61,8 +61,9 @@ def test_eager_still_works_after_a_first_use_under_compile() -> None:
     assert_near(y.grad, -normal.covariance.solve(x - loc))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="inductor needs a C++ compiler")
-def test_inductor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiled_likelihood_has_the_same_gradient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Its usual cache confuses programs for different ATEN_CPU_CAPABILITY (torch 2.13), with numbers from nowhere.
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     x, loc, *parameters = draw((7,), 33)
@@ -108,7 +109,7 @@ OPERATORS = {op._name: op for op in vars(ops).values() if isinstance(op, torch.l
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-def test_opcheck(name: str) -> None:
+def test_an_operator_keeps_the_promises_of_torch(name: str) -> None:
     """float32 inputs, so that float64 inside is told from the dtype of the result."""
     inputs = dict(zip(NAMES, draw((3,), 20), strict=True))
     factor = LaplaceCovariance(*list(inputs.values())[2:]).factor

@@ -16,7 +16,7 @@ def sorted_case(dim: int = 300) -> tuple[Tensor, LaplaceCovariance, Tensor]:
     return x, sigma, sigma.coord.argsort()
 
 
-def test_celerite2() -> None:
+def test_celerite2_has_the_same_factor_logdet_and_solution() -> None:
     """A semiseparable solver: t = sorted coordinates, decay 1, U = V = weight, diagonal d + w^2."""
     driver = pytest.importorskip("celerite2.driver")
     x, sigma, order = sorted_case()
@@ -40,7 +40,7 @@ def test_celerite2() -> None:
     assert_near(sigma.solve(x)[:, order], torch.from_numpy(upper).T)
 
 
-def test_statsmodels() -> None:
+def test_statsmodels_has_the_same_likelihood() -> None:
     """A state-space model: latent Ornstein-Uhlenbeck process seen at the coordinates, w h + noise of variance d."""
     statespace = pytest.importorskip("statsmodels.tsa.statespace.kalman_filter")
     x, sigma, order = sorted_case(60)
@@ -64,7 +64,7 @@ def test_statsmodels() -> None:
     assert_near(innovations, torch.tensor(result.forecasts_error[0]))
 
 
-def test_multivariate_normal() -> None:
+def test_torch_has_the_same_likelihood() -> None:
     x, sigma, _ = sorted_case(40)
     dense = torch.distributions.MultivariateNormal(torch.zeros(40, dtype=torch.float64), sigma.to_dense())
     assert_near(-sigma.nll(x, dense.loc), dense.log_prob(x))

@@ -38,32 +38,32 @@ class TestParameters:
     good = {"diag": DIAG, "weight": WEIGHT, "coord": COORD}  # noqa: RUF012
 
     @pytest.mark.parametrize("value", [NAN, INF, -INF])
-    def test_not_finite(self, name: str, value: float) -> None:
+    def test_not_finite_is_refused(self, name: str, value: float) -> None:
         refused(lambda: covariance(**{name: with_value(self.good[name], value)}), name, r"\(5,\)", "finite", r"\(2,\)")
 
     @pytest.mark.parametrize("bad", [[1.0] * 5, 1.0, None, "x"], ids=repr)
-    def test_not_a_tensor(self, name: str, bad: object) -> None:
+    def test_not_a_tensor_is_refused(self, name: str, bad: object) -> None:
         refused(lambda: covariance(**{name: bad}), name, "tensor", type(bad).__name__, error=TypeError)
 
     @pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.complex64], ids=str)
-    def test_not_floating_point(self, name: str, dtype: torch.dtype) -> None:
+    def test_not_floating_point_is_refused(self, name: str, dtype: torch.dtype) -> None:
         refused(lambda: covariance(**{name: torch.ones(5, dtype=dtype)}), name, r"\(5,\)", "floating", str(dtype))
 
     @pytest.mark.parametrize("shape", [(), (0,), (2, 0), (0, 5)], ids=str)
-    def test_empty_or_scalar(self, name: str, shape: tuple[int, ...]) -> None:
+    def test_empty_or_scalar_is_refused(self, name: str, shape: tuple[int, ...]) -> None:
         refused(lambda: covariance(**{name: torch.ones(shape)}), name, re.escape(str(shape)))
 
-    def test_another_length(self, name: str) -> None:
+    def test_another_length_is_refused(self, name: str) -> None:
         """Named is whichever disagrees with diag; the lengths of both are given."""
         refused(lambda: covariance(**{name: torch.ones(4)}), "diag", r"\(4,\)", r"\(5,\)")
 
-    def test_another_dtype(self, name: str) -> None:
+    def test_another_dtype_is_refused(self, name: str) -> None:
         refused(lambda: covariance(**{name: self.good[name].double()}), "diag", "float64", "float32")
 
-    def test_another_device(self, name: str) -> None:
+    def test_another_device_is_refused(self, name: str) -> None:
         refused(lambda: covariance(**{name: self.good[name].to("meta")}), "diag", "meta", "cpu")
 
-    def test_batch_shapes_that_do_not_broadcast(self, name: str) -> None:
+    def test_batch_shapes_that_do_not_broadcast_are_refused(self, name: str) -> None:
         both = {k: v.expand(2, 5) for k, v in self.good.items()} | {name: self.good[name].expand(3, 5)}
         refused(lambda: LaplaceCovariance(**both), name, r"\(3, 5\)", r"\(2, 5\)")
 
@@ -93,40 +93,40 @@ ROWS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 
 @pytest.mark.parametrize("operation", ROWS)
 class TestRows:
-    def test_wrong_length(self, operation: str) -> None:
+    def test_a_wrong_length_is_refused(self, operation: str) -> None:
         name, call = ROWS[operation]
         refused(lambda: call(torch.ones(3, 4)), rf"\b{name}\b", r"\(\.\.\., 5\)", r"\(3, 4\)")
         refused(lambda: call(torch.ones(1)), rf"\b{name}\b", r"\(1,\)")
 
     @pytest.mark.parametrize("bad", [[1.0] * 5, None], ids=repr)
-    def test_not_a_tensor(self, operation: str, bad: object) -> None:
+    def test_not_a_tensor_is_refused(self, operation: str, bad: object) -> None:
         name, call = ROWS[operation]
         refused(lambda: call(bad), rf"\b{name}\b", "tensor", type(bad).__name__, error=TypeError)
 
-    def test_not_floating_point(self, operation: str) -> None:
+    def test_not_floating_point_is_refused(self, operation: str) -> None:
         name, call = ROWS[operation]
         refused(lambda: call(torch.ones(3, 5, dtype=torch.int32)), rf"\b{name}\b", r"\(3, 5\)", "floating", "int32")
 
     @pytest.mark.parametrize("shape", [(), (0,), (3, 0)], ids=str)
-    def test_no_coordinates(self, operation: str, shape: tuple[int, ...]) -> None:
+    def test_no_coordinates_are_refused(self, operation: str, shape: tuple[int, ...]) -> None:
         name, call = ROWS[operation]
         refused(lambda: call(torch.ones(shape)), rf"\b{name}\b", re.escape(str(shape)))
 
-    def test_another_dtype(self, operation: str) -> None:
+    def test_another_dtype_is_refused(self, operation: str) -> None:
         name, call = ROWS[operation]
         refused(lambda: call(torch.ones(5, dtype=torch.float64)), rf"\b{name}\b", "float64", "float32")
 
-    def test_another_device(self, operation: str) -> None:
+    def test_another_device_is_refused(self, operation: str) -> None:
         name, call = ROWS[operation]
         refused(lambda: call(torch.ones(5, device="meta")), rf"\b{name}\b", "meta", "cpu")
 
     @pytest.mark.parametrize("value", [NAN, INF, -INF])
-    def test_not_finite(self, operation: str, value: float) -> None:
+    def test_not_finite_is_refused(self, operation: str, value: float) -> None:
         name, call = ROWS[operation]
         refused(lambda: call(with_value(torch.ones(5), value)), rf"\b{name}\b", r"\(5,\)", "finite", r"\(2,\)")
 
 
-def test_leading_shapes_that_do_not_broadcast() -> None:
+def test_leading_shapes_that_do_not_broadcast_are_refused() -> None:
     many = covariance(diag=DIAG.expand(2, 5))
     for call in (many.matvec, many.solve, many.whiten, many.unwhiten, lambda x: many.nll(x, LOC)):
         refused(lambda call=call: call(X), r"\(3,\)", r"\(2,\)", "broadcast")
@@ -142,12 +142,12 @@ def test_covariance_must_be_one() -> None:
     refused(lambda: LaplaceNormal(LOC, torch.eye(5)), "covariance", "LaplaceCovariance", "Tensor", error=TypeError)
 
 
-def test_dense_matrix_beyond_the_limit() -> None:
+def test_a_dense_matrix_beyond_the_limit_is_refused() -> None:
     large = LaplaceCovariance(torch.ones(200_704), torch.ones(200_704), torch.zeros(200_704))
     refused(lambda: large.to_dense(), "200704", "150 GiB", "4096", "limit=200704")
 
 
-def test_factor_of_a_batch() -> None:
+def test_the_factor_of_a_batch_is_refused() -> None:
     refused(lambda: covariance(diag=DIAG.expand(2, 5)).factor, r"\(2,\)")
 
 

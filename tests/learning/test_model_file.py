@@ -258,6 +258,7 @@ def test_a_network_that_cannot_compute_is_refused(change, name, value, message, 
         load_model(change(edit))
 
 
+@pytest.mark.slow
 def test_a_model_of_thousands_of_tasks_opens_in_seconds(model, tmp_path):
     count = 12_000
     head = LinearHead(model.classifier.head.feature_dim, [1] * count)

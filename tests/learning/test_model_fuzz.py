@@ -18,6 +18,8 @@ import torch
 from remix.learning import Model, load_model, save_model
 from remix.statistics import DamagedFileError, Memory, Selectors, batchnorm_points, measure_classes, measure_layers
 
+pytestmark = pytest.mark.slow
+
 FILES = Path(__file__).with_name("files")
 LONGEST = 10.0  # seconds of processor time for one file; sound ones take hundredths
 MOST_MEMORY = 200 << 20  # bytes above what opening a sound file takes; the files have 100 KB

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from remix.networks import Backbone, load_classifier
 
+pytestmark = pytest.mark.slow
+
 MEAN = torch.tensor([0.485, 0.456, 0.406]).view(1, 3, 1, 1)
 STD = torch.tensor([0.229, 0.224, 0.225]).view(1, 3, 1, 1)
 # The head's rows follow the order of ImageNet, not of the alphabet.

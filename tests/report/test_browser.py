@@ -146,7 +146,7 @@ def test_task_and_class_of_dreams_can_be_chosen(opened):
     assert page.locator("section.dreams .strip[data-class]:visible").count() == 2
 
 
-def test_light_and_dark(opened):
+def test_a_button_changes_between_light_and_dark(opened):
     background = "() => getComputedStyle(document.body).backgroundColor"
     page = opened(color_scheme="dark")
     dark = page.evaluate(background)
@@ -160,7 +160,7 @@ def test_light_and_dark(opened):
     assert opened(color_scheme="light").evaluate(background) == light
 
 
-def test_fits_a_phone(opened):
+def test_the_page_fits_a_phone(opened):
     page = opened(viewport={"width": 360, "height": 740})
     assert page.evaluate("() => document.documentElement.scrollWidth") <= 360
     assert inked(page, "accuracy-0") > 1000

@@ -115,7 +115,7 @@ def test_seeds_are_bands(tmp_path, runs):
     assert chart["xs"] == [1, 2, 3]
 
 
-def test_one_run(tmp_path):
+def test_one_run_has_no_spread(tmp_path):
     page = report(tmp_path, write_run(tmp_path / "run"))
     text = Page(page).text
     assert "77.00 %" in text

@@ -4,12 +4,15 @@ import csv
 import json
 from pathlib import Path
 
+import pytest
+
 from remix.cli import main
 from remix.reproduce import likelihood as reproduce_likelihood
 from remix.reproduce.likelihood import best_diagonal, table, verdict
 from remix.statistics import Memory
 
 
+@pytest.mark.slow
 def test_likelihood_from_pictures_to_figure(capsys, tmp_path, photographs, weights, monkeypatch):
     monkeypatch.setattr(reproduce_likelihood, "SIZE", 32)
     layers = {"layer2": "layer2.3:output", "layer4": "layer4.2:output"}

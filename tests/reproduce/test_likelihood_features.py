@@ -13,7 +13,7 @@ def test_features_are_written_whole_and_read_as_a_memory_map(tmp_path):
     write_features(tmp_path, 10, ({"a": part} for part in maps.split(4)), lambda done, rows: seen.append((done, rows)))
     rows, shape = read_features(tmp_path, "a")
     assert shape == (2, 3, 3)
-    assert isinstance(rows.base if rows.base is not None else rows, np.ndarray)
+    assert isinstance(rows, np.memmap)
     np.testing.assert_allclose(rows, maps.flatten(1).numpy(), atol=2e-3)
     assert seen == [(4, 10), (8, 10), (10, 10)]
     with pytest.raises(FileNotFoundError, match="no features"):
@@ -23,7 +23,7 @@ def test_features_are_written_whole_and_read_as_a_memory_map(tmp_path):
     assert not (tmp_path / "c.npy").exists()
 
 
-def test_transformer_blocks_pooled_over_patches(tmp_path):
+def test_transformer_blocks_are_pooled_over_patches(tmp_path):
     transformers = pytest.importorskip("transformers")
     config = transformers.ViTConfig(
         image_size=16, patch_size=8, hidden_size=12, intermediate_size=24, num_hidden_layers=3, num_attention_heads=2

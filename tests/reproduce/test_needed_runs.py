@@ -63,6 +63,7 @@ def test_the_paper_s_plan_needs_no_data(tmp_path, monkeypatch):
     assert "1 2 3 4 5" in text
 
 
+@pytest.mark.slow
 def test_runs_are_made_and_then_shared_between_targets(tmp_path, monkeypatch):
     small = [Variant("digits", method, QUICK) for method in ("finetune", "lwf")]
     monkeypatch.setattr(table1, "variants", lambda scale: small)
@@ -163,6 +164,7 @@ def test_table1_names_the_paper_s_numbers_and_keeps_the_improved_one_apart(tmp_p
     assert "processor_minutes" in columns
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_is_told_and_the_rest_is_shown(tmp_path, monkeypatch, preset):
     (tmp_path / "runs").mkdir()
     write_run(tmp_path / "runs" / "good", "finetune")

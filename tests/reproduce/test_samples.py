@@ -1,9 +1,12 @@
 """Dreamed photographs, from pictures to figure."""
 
+import pytest
+
 from remix.cli import main
 from remix.reproduce import samples as reproduce_samples
 
 
+@pytest.mark.slow
 def test_samples_from_pictures_to_figure(capsys, tmp_path, photographs, weights, monkeypatch):
     monkeypatch.setattr(reproduce_samples, "CLASSES", tuple(f"class{label}" for label in range(4)))
     monkeypatch.setattr(reproduce_samples, "_SIZES", {"mini": (32, 1, 4)})

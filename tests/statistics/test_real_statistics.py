@@ -11,6 +11,8 @@ import torch
 from remix.networks import load_classifier
 from remix.statistics import Hooks, batchnorm_points, batchnorm_statistics, measure_layers, rescale_to_batchnorm
 
+pytestmark = pytest.mark.slow
+
 MEAN = torch.tensor([0.485, 0.456, 0.406]).view(1, 3, 1, 1)
 STD = torch.tensor([0.229, 0.224, 0.225]).view(1, 3, 1, 1)
 

@@ -14,7 +14,7 @@ from remix.support.display import Display, duration
     ("seconds", "text"),
     [(0.4, "0 s"), (59, "59 s"), (61, "1 min 01 s"), (700, "12 min"), (3600, "1 h 0 min"), (7500, "2 h 5 min")],
 )
-def test_durations(seconds, text):
+def test_durations_have_two_units_at_most(seconds, text):
     assert duration(seconds) == text
 
 

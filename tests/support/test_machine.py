@@ -26,6 +26,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
+@pytest.mark.slow
 def test_freed_memory_is_not_asked_for_again():
     kept, returned = (
         subprocess.run([sys.executable, "-c", FAULTS, word], check=True, capture_output=True, text=True).stdout.strip()
@@ -59,7 +60,7 @@ def test_what_an_error_was_raised_from_counts():
     assert out_of_memory(error)
 
 
-def test_memory_of_the_process():
+def test_memory_of_the_process_grows_with_what_it_holds():
     before = resident_bytes()
     block = torch.ones(40_000_000)  # too large for memory that was used before
     assert resident_bytes() - before > 100_000_000

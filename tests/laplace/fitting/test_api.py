@@ -117,7 +117,7 @@ def test_same_generator_same_fit_whatever_the_threads(digits):
 
 
 @pytest.mark.parametrize(("dtype", "wanted"), [(torch.float64, torch.float64), (torch.bfloat16, torch.float32), (torch.float16, torch.float32)])  # fmt: skip  # noqa: E501
-def test_dtypes(digits, dtype, wanted):
+def test_parameters_have_the_dtype_of_the_rows(digits, dtype, wanted):
     normal = fit(digits[:60].to(dtype))
     assert {normal.loc.dtype, normal.diag.dtype, normal.weight.dtype, normal.coord.dtype} == {wanted}
 
@@ -157,14 +157,14 @@ def test_report_is_consistent_and_readable(digits):
     assert f"{report.validation_gain:+.4f} over the diagonal" in text
 
 
-def test_frobenius_report_and_recipe(digits):
+def test_a_frobenius_fit_reports_its_likelihood_and_start(digits):
     x = digits[:300]
     normal = fit(x, "frobenius", recipe=FrobeniusRecipe(steps=20, batch_size=64))
     assert normal.report.train_log_likelihood == pytest.approx(float(normal.log_prob(x).mean()) / 64, rel=1e-4)
     assert normal.report.start == "gradient descent from a line"
 
 
-def test_covariance_matrix(path, model):
+def test_a_covariance_matrix_is_fitted_with_its_variances(path, model):
     truth = model(25)
     mean = torch.randn(25, dtype=torch.float64)
     normal = fit_covariance(truth.covariance_matrix, mean)
@@ -177,7 +177,7 @@ def test_covariance_matrix(path, model):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_very_few_dimensions(size):
+def test_very_few_dimensions_are_fitted(size):
     x = torch.randn(50, 1, generator=torch.Generator().manual_seed(0)) + 0.1 * torch.randn(50, size)
     normal = fit(x)
     assert torch.isfinite(normal.log_prob(x)).all()
@@ -186,7 +186,7 @@ def test_very_few_dimensions(size):
     assert torch.isfinite(fit_covariance(torch.eye(size)).log_prob(x)).all()
 
 
-def test_dead_features(digits):
+def test_dead_features_have_no_weight_and_do_not_hurt_the_others(digits):
     x = torch.zeros(100, 30)
     x[:, ::3] = torch.randn(100, 1) + 0.1 * torch.randn(100, 10)
     normal = fit(x)
@@ -219,7 +219,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("x", "options", "message"), BAD)
-def test_bad_input(x, options, message):
+def test_bad_rows_and_options_are_refused(x, options, message):
     with pytest.raises(ValueError, match=message):
         fit(x, **options)
 
@@ -236,7 +236,7 @@ def test_bad_input(x, options, message):
         (torch.eye(3), {"samples": 0}, "samples"),
     ],
 )
-def test_bad_matrix(matrix, options, message):
+def test_a_bad_matrix_is_refused(matrix, options, message):
     with pytest.raises(ValueError, match=message):
         fit_covariance(matrix, **options)
 

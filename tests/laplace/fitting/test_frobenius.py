@@ -89,7 +89,7 @@ def test_descent_follows_the_gradient_of_the_dense_loss(path):
     torch.testing.assert_close(coord, a.detach())
 
 
-def test_recipe_of_the_paper():
+def test_the_recipe_for_long_vectors_is_the_published_one():
     recipe = FrobeniusRecipe.long_vectors(rows=300)
     assert (recipe.steps, recipe.lr, recipe.coord_lr, recipe.batch_size) == (300, 0.01, 0.12, 128)
     assert recipe.schedule is not None
@@ -106,7 +106,7 @@ def test_minibatches_are_drawn_from_the_generator():
 
 
 @pytest.mark.parametrize("bad", [{"steps": 0}, {"lr": 0.0}, {"batch_size": 0}, {"floor": -1.0}])
-def test_bad_recipes(bad):
+def test_a_bad_recipe_is_refused_by_the_name_of_its_setting(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
         FrobeniusRecipe(**bad)
 

@@ -78,7 +78,7 @@ def test_quadratic_with_very_different_curvatures():
     np.testing.assert_allclose(point, wanted, atol=1e-4)
 
 
-def test_rosenbrock():
+def test_the_minimum_of_rosenbrock_is_found():
     def rosenbrock(p):
         a, b = p
         value = (1 - a) ** 2 + 100 * (b - a**2) ** 2

@@ -59,7 +59,7 @@ def test_some_identical_images_are_no_harm(maps):
     assert torch.isfinite(normal.log_prob(maps)).all()
 
 
-def test_one_dimension(maps):
+def test_one_dimension_is_a_plain_normal(maps):
     x = maps[:, 70:71]
     normal = fit(x)
     assert normal.variance == pytest.approx(float(x.var(correction=0)), rel=0.1)
@@ -67,6 +67,7 @@ def test_one_dimension(maps):
     assert reached > torch.distributions.Normal(x.mean(), 1.3 * x.std()).log_prob(x).mean()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("memory", [4 << 30, 384 * (1000 + 12 * 25)])
 def test_half_precision_is_computed_in_single(maps, dtype, memory):
@@ -86,6 +87,7 @@ def test_the_first_feature_that_is_not_finite_is_named(maps, value, memory):
         fit(maps, layout=LAYOUT, transform=None, memory=memory)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", [4 << 30, 384 * (1000 + 12 * 25)])
 def test_strides_do_not_matter(maps, memory):
     wanted = fit(maps, memory=memory)

@@ -120,7 +120,7 @@ def test_one_factor_start_is_the_leading_factor():
 
 
 @pytest.mark.parametrize("size", [1, 2])
-def test_tiny_chains(path, standard, size):
+def test_a_path_visits_every_coordinate_of_a_tiny_chain(path, standard, size):
     data = standard(torch.randn(20, size))
     edges, _ = all_pairs(data)
     assert sorted(greedy_path(edges, size).tolist()) == list(range(size))

@@ -140,7 +140,7 @@ def test_the_papers_recipe_in_passes(rows, tmp_path):
         (Anew([torch.ones(100, 40, dtype=torch.int64)]), little(40, 20), "int64"),
     ],
 )
-def test_bad_input(x, memory, message):
+def test_bad_rows_are_refused(x, memory, message):
     with pytest.raises(ValueError, match=message):
         fit(x, memory=memory)
 
