@@ -18,9 +18,8 @@ from benchmarks.dream_data import CIFAR_NAMES, read_cifar
 from benchmarks.dream_networks import dreamer
 from benchmarks.dream_plan import dream, measure, plans
 from benchmarks.features import CIFAR_MEAN, CIFAR_STD
-from remix.data import Preprocessing
-from remix.deploy.audit import audit
-from remix.deploy.audit_report import audit_table, write_report
+from remix.data import ImageDataset, Preprocessing
+from remix.deploy.audit import audit, audit_table, write_report
 from remix.learning import Model
 
 WEIGHT = 16.0  # of the prior, as tuned by benchmarks.dream_quality
@@ -48,14 +47,15 @@ def main() -> None:
     dreams = dream(known, plan, WEIGHT, chosen.count, chosen.seed, chosen.cache)
     preprocessing = Preprocessing(32, 3, CIFAR_MEAN, CIFAR_STD)
     model = Model(classifier, "resnet32", {"width": 8}, CIFAR_NAMES, preprocessing)
+    trained = ImageDataset(pixels(train.pixels), train.labels, CIFAR_NAMES)
+    dreamed = ImageDataset(pixels(dreams.pixels), dreams.labels, CIFAR_NAMES)
     labels = train.labels, test.labels
-    result = audit(model, pixels(dreams.pixels), pixels(train.pixels), pixels(test.pixels), labels)
+    result = audit(model, dreamed.images, trained.images, pixels(test.pixels), labels)
     print(audit_table(result))
     print(result.conclusion())
     print(f"surer of training images in {100 * (result.membership or 0):.1f}% of pairs")
-    names = [CIFAR_NAMES[label] for label in dreams.labels.tolist()]
     chosen.out.mkdir(parents=True, exist_ok=True)
-    write_report(chosen.out / "audit_cifar.png", result, pixels(dreams.pixels), names, pixels(train.pixels))
+    write_report(chosen.out / "audit_cifar.png", result, dreamed, trained)
     print("\nControl: training images under noise, as rough as the dreams, in place of dreams")
     generator = torch.Generator().manual_seed(0)
     chosen_images = pixels(train.pixels[torch.randperm(len(train), generator=generator)[: chosen.count]]).float()

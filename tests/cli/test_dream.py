@@ -271,13 +271,13 @@ def test_numbers_that_stop_being_finite_leave_the_last_good_state(trained, tmp_p
 
 
 def test_a_checkpoint_is_written_on_the_way(trained, tmp_path, monkeypatch):
-    from remix.deploy import dreaming
+    from remix.deploy import dream_files
 
-    monkeypatch.setattr(dreaming, "_SAVE_EVERY", 0.0)
+    monkeypatch.setattr(dream_files, "_SAVE_EVERY", 0.0)
     written = []
-    save = dreaming.DreamFiles.save_checkpoint
+    save = dream_files.DreamFiles.save_checkpoint
     monkeypatch.setattr(
-        dreaming.DreamFiles, "save_checkpoint", lambda self, *parts: (written.append(1), save(self, *parts))
+        dream_files.DreamFiles, "save_checkpoint", lambda self, *parts: (written.append(1), save(self, *parts))
     )
     dream(trained, tmp_path / "grid.png", *FEW)
     assert len(written) > 5

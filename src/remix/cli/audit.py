@@ -10,16 +10,12 @@ from remix.cli.parser import split_words
 from remix.support.text import printable
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from remix.data import ImageDataset
     from remix.deploy.dream_options import DreamOptions
     from remix.inversion import Progress
     from remix.learning import Model
 
 __all__ = ["audit"]
-
-_MOST = 2000  # held-out images; more would not change a quantile
 
 
 def audit(
@@ -62,9 +58,9 @@ def audit(
         remix audit photos.remix --train photos/train --held-out photos/test --out audit.png
         remix audit photos.remix --train photos --dreams grid.safetensors
     """
-    from remix.deploy.audit import audit as compare
-    from remix.deploy.audit_report import audit_table, write_report
+    from remix.deploy.audit import audit_data, audit_table, write_report
     from remix.deploy.dream_options import DreamOptions
+    from remix.deploy.measuring import read_folder
     from remix.learning import load_model
     from remix.learning.team import as_device
 
@@ -79,15 +75,17 @@ def audit(
                 raise ValueError(f"{printable(file)} is there already: --overwrite replaces it")
         figure.parent.mkdir(parents=True, exist_ok=True)
     opened = load_model(model).to(as_device(device))
-    trained, reference = _images(opened, train, held_out)
-    dreamt, names = _saved(dreams, opened) if dreams else _dream(opened, options)
-    images, labels = trained.batch(range(len(trained)))
-    if reference is None:
-        result = compare(opened, dreamt, images)
-    else:
-        unseen, others = reference.batch(_some(len(reference)))
-        known = _labels(opened, trained, labels), _labels(opened, reference, others)
-        result = compare(opened, dreamt, images, unseen, known)
+    trained = read_folder(train, opened.preprocessing)
+    note_left_out(trained.skipped)
+    reference = trained.test
+    if held_out is not None:
+        other = read_folder(held_out, opened.preprocessing)
+        note_left_out(other.skipped)
+        reference = other.test if len(other.test) else other.train
+    if not len(reference):
+        note("no held-out images: training images are compared with each other instead (--held-out gives some)")
+    dreamed = _saved(dreams, opened) if dreams else _dream(opened, options)
+    result = audit_data(opened, dreamed, trained.train, reference if len(reference) else None)
     show(audit_table(result))
     show("\n" + result.conclusion())
     if result.membership is not None:
@@ -96,83 +94,35 @@ def audit(
             f"in {100 * result.membership:.1f}% of pairs (50% is chance)."
         )
     if figure is not None:
-        numbers = write_report(figure, result, dreamt, names, images)
+        numbers = write_report(figure, result, dreamed, trained.train)
         show(f"{printable(figure)}  the dreams that are nearest to training images, and those images")
         show(f"{printable(numbers)}  the numbers")
 
 
-def _images(model: Model, train: str, held_out: str | None) -> tuple[ImageDataset, ImageDataset | None]:
-    """Training images, and held-out ones if there are any."""
-    trained, test = _folder(model, train)
-    if held_out is not None:
-        first, second = _folder(model, held_out)
-        test = second if len(second) else first
-    if not len(test):
-        note("no held-out images: training images are compared with each other instead (--held-out gives some)")
-    return trained, test if len(test) else None
-
-
-def _folder(model: Model, folder: str) -> tuple[ImageDataset, ImageDataset]:
-    from remix.data import load
-
-    if not Path(folder).is_dir():
-        raise ValueError(f"there is no folder {folder}: give one that has a sub-folder of images for every class")
-    prepared = model.preprocessing
-    splits = load(
-        "folder", folder, size=prepared.size, channels=prepared.channels, holdout=0.0,
-        normalisation=prepared.normalisation,
-    )  # fmt: skip
-    note_left_out(splits.skipped)
-    return splits.train, splits.test
-
-
-def _labels(model: Model, data: ImageDataset, labels: Tensor) -> Tensor:
-    """The model's labels of images, -1 for classes that it does not know."""
-    places = {name: label for label, name in enumerate(model.classes)}
-    return labels.new_tensor([places.get(name, -1) for name in data.classes])[labels]
-
-
-def _some(count: int) -> Tensor:
-    """Places of held-out images, by chance."""
-    import torch
-
-    return torch.randperm(count, generator=torch.Generator().manual_seed(0))[:_MOST]
-
-
-def _saved(path: str, model: Model) -> tuple[Tensor, list[str]]:
+def _saved(path: str, model: Model) -> ImageDataset:
     from remix.deploy.dream_files import load_dream
 
     saved = load_dream(path)
-    if tuple(saved.images.shape[1:]) != model.preprocessing.shape:
-        shape = tuple(saved.images.shape[1:])
+    shape = tuple(saved.images.shape[1:])
+    if shape != model.preprocessing.shape:
         raise ValueError(f"the dreams in {path} are {shape}, the model takes {model.preprocessing.shape}")
     if not saved.about.get("finished", True):
         note(f"the dreams in {path} are of a run that was interrupted: half-made ones lie farther from any image")
-    return _bytes(saved.images), [saved.classes[label] for label in saved.labels.tolist()]
+    return saved.data()
 
 
-def _dream(model: Model, options: DreamOptions) -> tuple[Tensor, list[str]]:
+def _dream(model: Model, options: DreamOptions) -> ImageDataset:
     from rich.console import Console
 
     from remix.deploy.dream_plan import make_plan
-    from remix.deploy.dreaming import describe, pixels
     from remix.support.display import Display
 
     plan = make_plan(model, options)
-    note(f"{len(plan.labels)} dreams: {describe(plan)}")
-    work = plan.work()
+    note(f"{len(plan.labels)} dreams: {plan.title()}")
     with Display(Console(stderr=True)) as display:
 
         def progress(step: Progress) -> None:
-            before = sum(work[: step.number])
-            done = (before + work[step.number] * (step.step.step + 1) / step.step.steps) / sum(work)
+            done = plan.done(step)
             display.show(step.phase, done, {}, last=done >= 1)
 
-        dream = plan.run(progress)
-    if not dream.finished:
-        raise KeyboardInterrupt
-    return _bytes(pixels(model, dream.images)), [model.classes[label] for label in dream.labels.tolist()]
-
-
-def _bytes(images: Tensor) -> Tensor:
-    return (images.detach().cpu().clamp(0, 1) * 255).round().byte()
+        return plan.images(progress)

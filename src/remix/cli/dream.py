@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
 
-from remix.cli.parser import split_words
+from remix.cli.parser import read_names, read_numbers, read_options, split_words
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Console
 
-    from remix.deploy.dream_files import DreamFiles
+    from remix.deploy.dream_files import DreamFiles, DreamReport
     from remix.deploy.dream_plan import DreamPlan
+    from remix.learning import Model
 
 __all__ = ["dream", "show_dream"]
 
@@ -89,7 +93,6 @@ def dream(
     from remix.deploy.dream_files import DreamFiles
     from remix.deploy.dream_options import DreamOptions
     from remix.deploy.dream_plan import make_plan
-    from remix.deploy.sources import NetworkFile, open_model
     from remix.learning.team import as_device
     from remix.support.display import say
 
@@ -105,37 +108,95 @@ def dream(
         micro_batch,
         seed,
     )
-    network = None if weights is None else NetworkFile(weights, backbone, options, size, mean, std, names)
+    network = {
+        "backbone": backbone, "names": names, "size": size, "options": options, "mean": mean, "std": std,
+    }  # fmt: skip
     if weights is None:
-        for option, value in {
-            "backbone": backbone, "names": names, "size": size, "options": options, "mean": mean, "std": std,
-        }.items():  # fmt: skip
+        for option, value in network.items():
             if value is not None:
                 raise ValueError(f"--{option} goes with --weights; a model file knows it already")
     files = DreamFiles.at(out)
     if overwrite and resume:
         raise ValueError("--resume goes on with a run, --overwrite starts it again: give one of them")
     files.prepare(overwrite, resume)
-    opened = open_model(model, network, statistics)
-    plan = make_plan(opened.model.to(as_device(device)), wanted)
+    opened = _opened(model, weights, statistics, network)
+    plan = make_plan(opened.to(as_device(device)), wanted)
     console = Console()
-    for note in opened.notes:
-        say(console, f"note: {note}")
+    if weights is not None and statistics is None:
+        say(
+            console,
+            "note: weights alone: only the statistics of BatchNorm layers are known. "
+            "`remix measure` adds those that the strategy layerwise and the priors laplace and dense need.",
+        )
     if not show_dream(plan, files, console, resume):
         sys.exit(130)
 
 
+def _opened(model: str | None, weights: str | None, statistics: str | None, network: dict[str, Any]) -> Model:
+    """A model file, or weights with what they do not say about themselves and perhaps a file of statistics."""
+    from remix.deploy.adoption import model_of_weights
+    from remix.learning import load_model
+    from remix.statistics import Memory
+
+    if model is not None and weights is not None:
+        raise ValueError(f"give either the model {model} or --weights {weights}, not both")
+    if model is not None:
+        if statistics is not None:
+            raise ValueError("--statistics goes with --weights; a model file has its own")
+        return load_model(model)
+    if weights is None:
+        raise ValueError("name a model file (remix measure makes one), or give --weights and --backbone")
+    if network["backbone"] is None:
+        raise ValueError("weights alone do not say what network they belong to: give --backbone (remix backbones)")
+    mean, std = read_numbers("--mean", network["mean"]), read_numbers("--std", network["std"])
+    options, names = read_options(network["options"]), read_names(network["names"])
+    bare = model_of_weights(weights, network["backbone"], options, network["size"], mean, std, names)
+    if statistics is None:
+        return bare
+    memory = Memory.load(statistics)
+    classes = bare.classes
+    if memory.classes and network["names"] is None and len(memory.classes) == len(classes):
+        classes = tuple(record.name for record in memory.classes)
+    return replace(bare, classes=classes, memory=memory)
+
+
 def show_dream(plan: DreamPlan, files: DreamFiles, console: Console, resume: bool) -> bool:
     """Run a plan, and say what is done and what came of it; returns whether it came to its end."""
-    from remix.deploy.dreaming import announce, run_dream
-    from remix.support.display import say
+    from remix.deploy.dream_files import run_dream
+    from remix.support.display import Display, say
     from remix.support.machine import resuming_command_line
 
-    for line in announce(plan):
-        say(console, line)
-    report = run_dream(plan, files, console, resume)
-    for line in report.sentences():
+    for note in plan.notes:
+        say(console, f"note: {note}")
+    say(console, f"{len(plan.labels)} images of {', '.join(plan.record['classes'])}")
+    say(console, plan.title())
+    with Display(console) as display:
+
+        def progress(place: str, done: float, terms: Mapping[str, float]) -> None:
+            display.show(place, done, terms, last=done >= 1)
+
+        report = run_dream(plan, files, resume, progress, display.say)
+    for line in _sentences(report):
         say(console, line)
     if not report.finished:
         say(console, f"to go on: {resuming_command_line()}")
     return report.finished
+
+
+def _sentences(report: DreamReport) -> list[str]:
+    lines = []
+    width = max(len(result.name) for result in report.classes)
+    usable = any(result.images for result in report.classes)
+    if usable:
+        lines.append("what the network itself reads in them:")
+        for result in report.classes:
+            lines.append(f"  {result.name:<{width}}  {result.right} of {result.images} as {result.name}")
+    missing = [result.name for result in report.classes if result.images < result.asked]
+    if report.finished and missing:
+        lines.append(f"note: the generator made too few images of {', '.join(missing)}: give it more --steps")
+    longest = max((len(path) for path in report.written), default=0)
+    lines += [f"{path:<{longest}}  {what}" for path, what in report.written.items()]
+    if not report.finished:
+        saved = "what was found so far is saved" if usable else "no image is ready yet"
+        lines.append(f"stopped in {report.stopped_at or 'the beginning'}; {saved}")
+    return lines

@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from remix.cli.parser import read_numbers, read_options
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -99,9 +101,9 @@ def learn(
     """
     from rich.console import Console
 
+    from remix.cli.learning_monitor import LearningMonitor
     from remix.data.folder import scan
     from remix.deploy.evaluation import evaluate_folder
-    from remix.deploy.learning_monitor import LearningMonitor
     from remix.inversion import InversionStoppedError
     from remix.learning import TrainingStoppedError
     from remix.support.clock import RunClock
@@ -184,7 +186,6 @@ def _check_paths(source: Path, images: str | None, out: Path, overwrite: bool) -
 
 def _new(network: dict[str, str | None], method: str | None, settings: dict[str, Any]) -> Learner:
     from remix.deploy.learner import Learner
-    from remix.deploy.sources import read_numbers, read_options
 
     if network["weights"] is not None and network["backbone"] is None:
         raise ValueError("weights do not say what network they belong to: give --backbone (see: remix backbones)")

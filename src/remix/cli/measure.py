@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import os
-from typing import Literal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from remix.cli.parser import split_words
+from remix.cli.parser import read_names, read_numbers, read_options, split_words
 
-__all__ = ["measure"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from remix.learning import Model
+
+__all__ = ["measure", "show_measuring"]
 
 
 def measure(
@@ -61,13 +70,11 @@ def measure(
         remix measure photos/train --weights w.safetensors --backbone resnet34 --size 112 --out m.remix
         remix measure photos --weights w.safetensors --backbone resnet34 --views map --maps stages --out maps.remix
     """
-    from pathlib import Path
-
     from rich.console import Console
 
-    from remix.deploy.measuring import KINDS, check_request, measure_folder
-    from remix.deploy.sources import NetworkFile
-    from remix.support.display import Display
+    from remix.deploy.adoption import model_of_weights
+    from remix.deploy.measuring import KINDS, check_request
+    from remix.learning.team import as_device
 
     path = Path(out)
     if path.exists() and not overwrite:
@@ -82,15 +89,73 @@ def measure(
     path.parent.mkdir(parents=True, exist_ok=True)
     if not os.access(path.parent, os.W_OK):
         raise PermissionError(f"the folder {path.parent} cannot be written to")
-    measure_folder(
+    told = read_names(names)
+    channels = read_numbers("--mean", mean), read_numbers("--std", std)
+    bare = model_of_weights(weights, backbone, read_options(options), size, *channels, told)
+    show_measuring(
+        bare.to(as_device(device)),
         images,
-        NetworkFile(weights, backbone, options, size, mean, std, names),
         path,
-        Display(Console()),
+        Console(),
+        told,
         kinds=[kind for kind in KINDS if kind in wanted],
         views=looked_at,
         maps=places,
         transform=None if transform == "none" else transform,
         batch=batch,
-        device=device,
     )
+
+
+def show_measuring(
+    bare: Model,
+    images: str | Path,
+    out: Path,
+    console: Console,
+    names: Sequence[str] | None = None,
+    *,
+    views: Sequence[str],
+    maps: Sequence[str] | None,
+    **options: Any,
+) -> None:
+    """Measure a model on a folder of images, save it with its statistics, and say what is done and what came of it.
+
+    Args:
+        bare: on the device where it is measured.
+        images: the folder.
+        out: the model file, which is replaced.
+        console: where to.
+        names, views, maps, options: as of `measure_model`.
+
+    """
+    from remix.data.errors import left_out
+    from remix.deploy.measuring import map_bytes, measure_model, order_of_names, read_folder
+    from remix.learning import save_model
+    from remix.support.display import Display, duration, say
+
+    read = read_folder(images, bare.preprocessing)
+    data = read.train
+    order_of_names(data.classes, names, bare.classifier.head.num_classes)
+    say(console, f"{len(data)} images of {len(data.classes)} classes at {bare.preprocessing.size} pixels")
+    if "map" in views:
+        most = map_bytes(bare, maps) / 2**30
+        say(console, f"note: maps take up to {most:.1f} GiB of memory while they are measured")
+    began = time.monotonic()
+    with Display(console) as display:
+
+        def progress(seen: int, count: int) -> None:
+            what = "fitting covariances" if seen == count else f"{seen} of {count} images"
+            display.show(what, seen / count, {}, last=seen == count)
+
+        measured = measure_model(bare, data, names, views=views, maps=maps, progress=progress, **options)
+    save_model(out, measured.model)
+    memory = measured.model.memory
+    assert memory is not None
+    for line in (
+        *(f"left out: {line}" for line in left_out(read.skipped)),
+        *(f"note: {note}" for note in measured.order.notes),
+        *(f"WARNING: {warning}" for warning in measured.order.warnings),
+        f"{measured.order.right} of {measured.images} images are read right by the network",
+        f"{out}  {out.stat().st_size / 2**20:.1f} MiB: the network and statistics of {len(memory.layers)} layers",
+        f"took {duration(time.monotonic() - began)}; next: remix dream {out} --out grid.png",
+    ):
+        say(console, line)

@@ -5,13 +5,18 @@ from __future__ import annotations
 import inspect
 from argparse import Action, ArgumentParser, ArgumentTypeError, HelpFormatter
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import docstring_parser
 
 from remix._version import __version__
+from remix.support.files import read_limited
+from remix.support.text import shown
 
-__all__ = ["build_parser", "split_words"]
+__all__ = ["build_parser", "read_names", "read_numbers", "read_options", "split_words"]
+
+_LONGEST_NAMES = 16 << 20  # bytes of a file of names
 
 
 class _Formatter(HelpFormatter):
@@ -115,3 +120,49 @@ def _is_list(hint: Any) -> bool:
 def split_words(text: str) -> list[str]:
     """What an option holds that takes several words separated by commas."""
     return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def read_names(text: str | None) -> tuple[str, ...] | None:
+    """Names separated by commas, or from a file with one per line, or None. Raises ValueError if there are none."""
+    if not text:
+        return None
+    path = Path(text)
+    is_file = len(text) < 1000 and path.is_file()
+    parts = read_limited(path, _LONGEST_NAMES).decode("utf-8").splitlines() if is_file else text.split(",")
+    names = tuple(part.strip() for part in parts if part.strip())
+    if not names:
+        raise ValueError(f"{shown(text)} holds no names")
+    return names
+
+
+def read_numbers(option: str, text: str | None) -> tuple[float, ...] | None:
+    """Numbers separated by commas, or None. Raises ValueError naming the option."""
+    if text is None:
+        return None
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError as error:
+        raise ValueError(f"{option} must be numbers separated by commas, got {shown(text)}") from error
+
+
+def read_options(text: str | None) -> dict[str, Any]:
+    """Options such as ``width=8,final_relu=true`` by name. Raises ValueError for a part without ``=``."""
+    options: dict[str, Any] = {}
+    for part in (text or "").split(","):
+        key, sign, value = part.partition("=")
+        if not part.strip():
+            continue
+        if not sign:
+            raise ValueError(f"--options must look like width=8,final_relu=true, got {shown(text)}")
+        options[key.strip()] = _value(value.strip())
+    return options
+
+
+def _value(text: str) -> Any:
+    from remix.support.documents import DocumentError, parse_json
+
+    try:
+        value = parse_json(text)
+    except DocumentError:
+        return text
+    return value if isinstance(value, bool | int | float | str) else text

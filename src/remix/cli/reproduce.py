@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from remix.cli.dream import show_dream
+from remix.cli.measure import show_measuring
 from remix.reproduce import TARGETS, Listener, Reproduction, reproduce_target
 
 if TYPE_CHECKING:
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
     from remix.deploy.dream_files import DreamFiles
     from remix.deploy.dream_plan import DreamPlan
-    from remix.support.display import Display
+    from remix.learning import Model
 
 __all__ = ["Printer", "reproduce"]
 
@@ -71,8 +73,6 @@ def reproduce(
         remix reproduce likelihood --data DIR --weights resnet34.safetensors --vit vit/ --vit-images cifar100
         remix reproduce memory
     """
-    from pathlib import Path
-
     from rich.console import Console
 
     from remix.support.display import say
@@ -126,11 +126,9 @@ class Printer(Listener):
             table.add_row(*map(Text, row))
         self.console.print(table)
 
-    def display(self) -> Display:
-        """Where the progress of measuring is shown."""
-        from remix.support.display import Display
-
-        return Display(self.console)
+    def measure(self, bare: Model, images: Path, out: Path, **options: Any) -> None:
+        """Measure a model on a folder of images, and tell of it."""
+        show_measuring(bare, images, out, self.console, **options)
 
     def dream(self, plan: DreamPlan, files: DreamFiles, resume: bool) -> bool:
         """Run the plan of a dream, and tell of it."""

@@ -1,9 +1,10 @@
-"""A network that somebody trained elsewhere -> a model that can learn more classes."""
+"""A network that somebody trained elsewhere -> a model: of a file of weights, or one that can learn more classes."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,14 +17,58 @@ from remix.deploy.dream_plan import make_plan
 from remix.deploy.recipe import LearnSettings, frozen_blocks, make_recipe
 from remix.deploy.step import new_engine
 from remix.learning import LearnStep, Model, Monitor
-from remix.networks import Backbone, Classifier, Head, LinearHead, as_backbone, create_backbone, preprocessing_for
+from remix.networks import (
+    Backbone,
+    Classifier,
+    Head,
+    LinearHead,
+    as_backbone,
+    create_backbone,
+    open_network,
+    preprocessing_for,
+)
 from remix.networks.adapt import BlockPath
 from remix.networks.probe import evaluating, probe_images
 
-__all__ = ["adopted_model", "dreamed_data", "find_head"]
+__all__ = ["adopted_model", "dreamed_data", "find_head", "model_of_weights"]
 
 _DREAMS, _FEWEST, _MOST = 200, 8, 32  # in all, and per class
 _DREAM_STEPS = 100
+
+
+def model_of_weights(
+    weights: str | Path,
+    backbone: str,
+    options: Mapping[str, Any] | None = None,
+    size: int | None = None,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    names: Sequence[str] | None = None,
+) -> Model:
+    """Weights in a safetensors file as a model without statistics.
+
+    Args:
+        weights: the file, with the head.
+        backbone: name of the backbone.
+        options: of the backbone.
+        size: side of the images in pixels; by default the backbone's.
+        mean, std: of each channel; by default those of ImageNet for colour, 0 and 1 for grey.
+        names: of the head's outputs in their order; by default their numbers.
+
+    Raises:
+        ValueError: if the file does not fit the backbone, or the names do not fit the head.
+        FileNotFoundError: if there is no such file.
+
+    """
+    found = open_network(backbone, options, weights, size, mean, std)
+    if found.head is None:
+        raise ValueError(f"{weights} holds no head (fc, linear or head), so it names no classes")
+    outputs = found.head.num_classes
+    classes = tuple(map(str, range(outputs))) if names is None else tuple(names)
+    if len(classes) != outputs:
+        raise ValueError(f"--names has {len(classes)} names, but the head in {weights} has {outputs} outputs")
+    classifier = Classifier(found.backbone, found.head).eval()
+    return Model(classifier, backbone, found.options, classes, found.preprocessing, None, found.provenance)
 
 
 def adopted_model(
@@ -132,11 +177,7 @@ def dreamed_data(model: Model, seed: int = 0, monitor: Monitor | None = None) ->
     """
     each = max(_FEWEST, min(_MOST, _DREAMS // len(model.classes)))
     options = DreamOptions(model.classes, each, prior="diagonal", steps=_DREAM_STEPS, seed=seed)
-    dream = make_plan(model, options).run(monitor.inversion if monitor else lambda _: None)
-    if not dream.finished:
-        raise KeyboardInterrupt
-    images = model.preprocessing.normalisation.denormalise(dream.images)
-    return ImageDataset(images.cpu(), dream.labels.cpu(), model.classes)
+    return make_plan(model, options).images(monitor.inversion if monitor else None)
 
 
 def _measured(

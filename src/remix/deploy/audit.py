@@ -7,17 +7,24 @@ tells training images from others, which needs no dreams.
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
+from remix.data import ImageDataset
+from remix.deploy.figures import GridRow, save_grid
 from remix.learning import Model
 from remix.networks.probe import evaluating
+from remix.support.files import write_text
+from remix.support.tables import as_table
 
-__all__ = ["SPACES", "Audit", "Nearest", "SpaceAudit", "audit", "nearest"]
+__all__ = ["SPACES", "Audit", "Nearest", "SpaceAudit", "audit", "audit_data", "audit_table", "nearest", "write_report"]
 
 SPACES = {
     "pixels": "root mean square difference, in levels of 0..255",
@@ -30,6 +37,8 @@ SPACES = {
 _TAIL = 0.05
 _COARSE = 8  # fields on a side
 _ROWS = 512  # training images compared at once
+_MOST = 2000  # held-out images; more would not change a quantile
+_PAIRS = 6  # dreams in the figure
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +114,22 @@ class Audit:
                 + remark
             )
         return f"Dreams stand out: {told} (5% would be chance): {remark}"
+
+
+def audit_data(model: Model, dreams: ImageDataset, train: ImageDataset, held_out: ImageDataset | None = None) -> Audit:
+    """`audit` of data sets, whose classes are called as the model's are; of many held-out images 2000 by chance."""
+    images, labels = train.batch(range(len(train)))
+    dreamed, _ = dreams.batch(range(len(dreams)))
+    if held_out is None:
+        return audit(model, dreamed, images)
+    chosen = torch.randperm(len(held_out), generator=torch.Generator().manual_seed(0))[:_MOST]
+    unseen, others = held_out.batch(chosen)
+    places = {name: label for label, name in enumerate(model.classes)}
+
+    def of_model(data: ImageDataset, labels: Tensor) -> Tensor:
+        return labels.new_tensor([places.get(name, -1) for name in data.classes])[labels]
+
+    return audit(model, dreamed, images, unseen, (of_model(train, labels), of_model(held_out, others)))
 
 
 def audit(
@@ -224,3 +249,80 @@ def _scaled(space: str, found: Nearest, dims: int, spread: float) -> Nearest:
     else:  # of unit vectors
         distance = distance.pow(2) / 2
     return Nearest(distance, found.index)
+
+
+# --- what was found, as a table, a figure and numbers ---
+
+
+def audit_table(result: Audit) -> str:
+    """The distances, for a terminal."""
+    rows = []
+    for space in result.spaces:
+        for who, distances in (("dreams", space.dreams.distance), (result.reference, space.others.distance)):
+            numbers = [distances.min(), distances.quantile(0.05), distances.median()]
+            near = f"{space.near} of {len(distances)}" if who == "dreams" else ""
+            rows.append([space.space, who, *(f"{float(number):.3g}" for number in numbers), near])
+    head = ("distance to the nearest training image", "of", "least", "5%", "median", "dreams below that 5%")
+    units = "\n".join(f"{space}: {unit}" for space, unit in SPACES.items())
+    return as_table(head, rows, right=(2, 3, 4, 5)) + "\n\n" + units
+
+
+def _numbers(result: Audit, dreams: int, train: int) -> dict[str, Any]:
+    """The distances and the conclusion as plain JSON, with the numbers of dreams and training images."""
+
+    def spread(distances: Tensor) -> dict[str, float]:
+        points = {"least": 0.0, "5%": 0.05, "median": 0.5}
+        return {name: round(float(distances.quantile(q)), 5) for name, q in points.items()}
+
+    return {
+        "counts": {
+            "dreams": dreams,
+            "training images": train,
+            result.reference: len(result.spaces[0].others.distance),
+        },
+        "spaces": {
+            space.space: {
+                "unit": SPACES[space.space],
+                "dreams": spread(space.dreams.distance),
+                result.reference: spread(space.others.distance),
+                "dreams_below_5%": space.near,
+                "stands_out": space.stands_out,
+            }
+            for space in result.spaces
+        },
+        "surer_of_training_images": None if result.membership is None else round(result.membership, 4),
+        "conclusion": result.conclusion(),
+    }
+
+
+def write_report(figure: Path, result: Audit, dreams: ImageDataset, train: ImageDataset) -> Path:
+    """Write a figure of the nearest pairs, and the numbers as JSON beside it.
+
+    Args:
+        figure: NAME.png; the numbers go to NAME.json.
+        result: of the audit.
+        dreams: of that audit.
+        train: the training images of that audit.
+
+    Returns:
+        the file of the numbers.
+
+    """
+    title = "left to right: a dream; the nearest training image in " + "; in ".join(s.space for s in result.spaces)
+    save_grid(figure, _pairs(result, dreams, train), title)
+    numbers = figure.with_suffix(".json")
+    content = _numbers(result, len(dreams), len(train))
+    write_text(numbers, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    return numbers
+
+
+def _pairs(result: Audit, dreams: ImageDataset, train: ImageDataset) -> list[GridRow]:
+    """The dreams that are nearest to a training image in any space, each with its nearest images."""
+    ranks = torch.stack([space.dreams.distance.argsort().argsort() for space in result.spaces])
+    rows = []
+    for place in ranks.min(0).values.argsort(stable=True)[:_PAIRS].tolist():
+        dream, label = dreams.batch([place])
+        found, _ = train.batch([int(space.dreams.index[place]) for space in result.spaces])
+        remark = ", ".join(f"{float(space.dreams.distance[place]):.3g}" for space in result.spaces)
+        rows.append(GridRow(dreams.classes[int(label)], torch.cat([dream, found]).float() / 255, remark))
+    return rows

@@ -92,65 +92,57 @@ def settings_for(
     weight = _PRIOR_WEIGHT[strategy] if options.prior_weight is None else options.prior_weight
     chosen = PriorSettings(prior, options.form, weight)
     if strategy == "generator":
-        settings = GeneratorSettings(prior=chosen)
-        steps = options.steps or 1000
-        return replace(settings, schedule=Schedule(steps, 1e-3), batch=options.batch or settings.batch)
+        usual = GeneratorSettings(prior=chosen)
+        return replace(usual, schedule=Schedule(options.steps or 1000, 1e-3), batch=options.batch or usual.batch)
+    settings: LayerwiseSettings | PixelSettings | PyramidSettings
     if strategy == "layerwise":
-        return _layerwise(options, chosen)
-    return _pixels(options, chosen, images, spread) if strategy == "pixels" else _pyramid(options, chosen, images)
+        settings = _layerwise(options.steps)
+    elif strategy == "pixels":
+        settings = _pixels(options.steps or 500, images, spread)
+    else:
+        settings = _pyramid(options.steps or 500, images)
+    return replace(settings, prior=chosen, batch=options.batch or settings.batch, micro_batch=options.micro_batch)
 
 
-def _layerwise(options: DreamOptions, prior: PriorSettings) -> LayerwiseSettings:
+def _layerwise(wanted: int | None) -> LayerwiseSettings:
     usual = LayerwiseSettings()
-    steps = options.steps or usual.refine.steps
+    steps = wanted or usual.refine.steps
     share = steps / usual.refine.steps
     milestones = tuple(sorted({round(share * m) for m in usual.refine.milestones}))
     return replace(
         usual,
         block=replace(usual.block, steps=max(1, round(share * usual.block.steps))),
         refine=replace(usual.refine, steps=steps, milestones=milestones),
-        prior=prior,
-        batch=options.batch or usual.batch,
-        micro_batch=options.micro_batch,
     )
 
 
-def _pixels(options: DreamOptions, prior: PriorSettings, images: Preprocessing, spread: float) -> PixelSettings:
+def _pixels(steps: int, images: Preprocessing, spread: float) -> PixelSettings:
     usual = PixelSettings()
     return replace(
         usual,
-        schedule=replace(usual.schedule, steps=options.steps or 500),
+        schedule=replace(usual.schedule, steps=steps),
         # The published weights differ a thousandfold between networks. This one makes statistics that are off by a
         # hundredth count as much as a cross-entropy of 1, whatever the network.
         statistics=100 / spread if spread else usual.statistics,
         augmentation=Augmentation(jitter=max(1, images.size // 16)),
-        prior=prior,
-        batch=options.batch or usual.batch,
-        micro_batch=options.micro_batch,
     )
 
 
-def _pyramid(options: DreamOptions, prior: PriorSettings, images: Preprocessing) -> PyramidSettings:
+def _pyramid(steps: int, images: Preprocessing) -> PyramidSettings:
     usual = PyramidSettings()
-    side = images.size
-    steps = options.steps or 500
-    half, full = (
-        replace(scale, size=size) for scale, size in zip(usual.scales, (max(1, side // 2), side), strict=True)
-    )
     assert usual.polish is not None
+    side = images.size
+    half, full = usual.scales
     share = steps / full.steps
 
-    def scaled(scale: Scale) -> Scale:
-        return replace(scale, steps=max(1, round(share * scale.steps)))
+    def scaled(scale: Scale, size: int) -> Scale:
+        return replace(scale, size=size, steps=max(1, round(share * scale.steps)))
 
     return replace(
         usual,
-        scales=(scaled(half), scaled(full)),
-        polish=scaled(replace(usual.polish, size=side)),
+        scales=(scaled(half, max(1, side // 2)), scaled(full, side)),
+        polish=scaled(usual.polish, side),
         augmentation=replace(usual.augmentation, jitter=max(1, side // 64)),
         mean=images.mean,
         std=images.std,
-        prior=prior,
-        batch=options.batch or usual.batch,
-        micro_batch=options.micro_batch,
     )

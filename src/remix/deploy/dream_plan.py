@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from remix.data import ImageDataset
 from remix.deploy.dream_options import DreamOptions, Settings, Strategy, settings_for
 from remix.inversion import (
     Checkpoint,
@@ -35,9 +38,9 @@ from remix.laplace import LaplaceNormal
 from remix.learning import Model
 from remix.statistics import LayerStatistics, Memory, batchnorm_statistics
 
-__all__ = ["DreamPlan", "make_plan", "prior_kinds"]
+__all__ = ["DreamPlan", "make_plan"]
 
-MOST_CLASSES = 10  # where none are named
+_MOST_CLASSES = 10  # where none are named
 _MOST_DRAWS = 200  # batches of a trained generator that are looked through for the classes asked for
 _LARGE = 64  # pixels
 
@@ -64,7 +67,7 @@ class DreamPlan:
     record: dict[str, Any]
     notes: tuple[str, ...]
 
-    def run(self, progress: Callable[[Progress], None], resume: Checkpoint | None = None) -> Dream:
+    def run(self, progress: Callable[[Progress], None] | None = None, resume: Checkpoint | None = None) -> Dream:
         """Dream. Raises InversionStoppedError if numbers stop being finite, ValueError for a foreign checkpoint."""
         generator = torch.Generator().manual_seed(self.seed)
         settings, knowledge = self.settings, self.knowledge
@@ -81,12 +84,30 @@ class DreamPlan:
             return invert_pixels(knowledge, targets, generator, settings, progress=progress, resume=resume)
         return invert_pyramid(knowledge, targets, generator, settings, progress=progress, resume=resume)
 
-    @property
-    def steps(self) -> int:
-        """Of all phases of a chunk together."""
-        return sum(steps for steps, _ in self._phases())
+    def images(self, progress: Callable[[Progress], None] | None = None) -> ImageDataset:
+        """Dream, to images as bytes with labels and class names. Raises KeyboardInterrupt if it was interrupted."""
+        dream = self.run(progress)
+        if not dream.finished:
+            raise KeyboardInterrupt
+        images = self.model.preprocessing.normalisation.denormalise(dream.images)
+        return ImageDataset(images.cpu(), dream.labels.cpu(), self.model.classes)
 
-    def work(self) -> list[float]:
+    def title(self) -> str:
+        """The run in one line."""
+        prior = self.settings.prior
+        about = f"prior {prior.kind}, {prior.form}, weight {prior.weight:g}"
+        if prior.kind == "none" or not prior.weight:
+            about = "no prior"
+        steps = sum(steps for steps, _ in self._phases())
+        return "  ·  ".join([self.model.backbone, self.strategy, about, f"{steps} steps", f"seed {self.seed}"])
+
+    def done(self, progress: Progress) -> float:
+        """The share of all the work that is done after a step."""
+        work, step = self._work, progress.step
+        return (sum(work[: progress.number]) + work[progress.number] * (step.step + 1) / step.steps) / sum(work)
+
+    @cached_property
+    def _work(self) -> list[float]:
         """What each phase costs, in forward and backward passes of the whole network for one image."""
         per_image = [steps * cost for steps, cost in self._phases()]
         if isinstance(self.settings, GeneratorSettings):
@@ -109,7 +130,7 @@ class DreamPlan:
         self,
         settings: GeneratorSettings,
         generator: torch.Generator,
-        progress: Callable[[Progress], None],
+        progress: Callable[[Progress], None] | None,
         resume: Checkpoint | None,
     ) -> Dream:
         """Train a generator, then draw images until every class has enough of them, or enough were drawn."""
@@ -138,14 +159,14 @@ def make_plan(model: Model, options: DreamOptions) -> DreamPlan:
 
     """
     notes: list[str] = []
-    names = options.classes or model.classes[:MOST_CLASSES]
-    if options.classes is None and len(model.classes) > MOST_CLASSES:
-        notes.append(f"the first {MOST_CLASSES} of {len(model.classes)} classes; name others with --classes")
+    names = options.classes or model.classes[:_MOST_CLASSES]
+    if options.classes is None and len(model.classes) > _MOST_CLASSES:
+        notes.append(f"the first {_MOST_CLASSES} of {len(model.classes)} classes; name others with --classes")
     places = model.labels(names)
     strategy = options.strategy or _usual_strategy(model)
     if strategy == "layerwise":
         _check_layerwise(model, names, places)
-    prior = options.prior or ("laplace" if "laplace" in prior_kinds(model.memory) else "diagonal")
+    prior = options.prior or ("laplace" if "laplace" in _prior_kinds(model.memory) else "diagonal")
     layers = _prior_layers(model, prior)
     settings = settings_for(strategy, options, prior, model.preprocessing, _spread(model))
     labels = balanced_labels(places, options.count * len(places))
@@ -156,19 +177,15 @@ def make_plan(model: Model, options: DreamOptions) -> DreamPlan:
         sizes = {part.stop - part.start for part in chunks(len(labels), settings.batch)}
         notes.append(f"{len(labels)} images in chunks of {' and '.join(map(str, sorted(sizes)))}")
     statistics = {} if model.memory is None else dict(model.memory.layers)
-    knowledge = Knowledge(
-        model.classifier.backbone,
-        statistics,
-        model.classifier.head,
-        [layer.key for layer in layers] if layers else None,
-    )
+    keys = [layer.key for layer in layers] or None
+    knowledge = Knowledge(model.classifier.backbone, statistics, model.classifier.head, keys)
     record = {
         "model": _fingerprint(model),
         "classes": list(names),
         "count": options.count,
         "strategy": strategy,
         "seed": options.seed,
-        "settings": _plain(asdict(settings)),
+        "settings": json.loads(json.dumps(asdict(settings))),
     }
     return DreamPlan(model, strategy, labels, settings, knowledge, options.seed, record, tuple(notes))
 
@@ -180,7 +197,7 @@ def _usual_strategy(model: Model) -> Strategy:
     return "pyramid" if model.preprocessing.size >= _LARGE else "pixels"
 
 
-def prior_kinds(memory: Memory | None) -> list[PriorKind]:
+def _prior_kinds(memory: Memory | None) -> list[PriorKind]:
     """The priors that a memory has statistics for; without one, those of BatchNorm layers."""
     layers = [] if memory is None else list(memory.layers.values())
     kinds: list[PriorKind] = ["none", "diagonal"]
@@ -203,8 +220,8 @@ def _prior_layers(model: Model, prior: PriorKind) -> list[LayerStatistics]:
         ValueError: if no layer has this kind of covariance.
 
     """
-    if prior not in prior_kinds(model.memory):
-        there = ", ".join(prior_kinds(model.memory))
+    if prior not in _prior_kinds(model.memory):
+        there = ", ".join(_prior_kinds(model.memory))
         remedy = {"laplace-dct": "--views map", "dense": "--kinds laplace,dense"}.get(prior, "--kinds laplace")
         raise ValueError(f"this model has no {prior!r} statistics, only: {there}. `remix measure {remedy}` makes them")
     if prior in ("none", "diagonal") or model.memory is None:
@@ -278,9 +295,3 @@ def _fingerprint(model: Model) -> str:
         if tensor.numel():
             digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     return digest.hexdigest()
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value

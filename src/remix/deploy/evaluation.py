@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from remix.data import DataError, Skipped
+from torch import Tensor
+
+from remix.data import DataError, ImageDataset, Skipped
 from remix.data.errors import left_out
 from remix.data.folder import scan
 from remix.deploy.prediction import decoded, probabilities
 from remix.learning import Model
 from remix.support.text import printable
 
-__all__ = ["Confusion", "Evaluation", "evaluate_folder"]
+__all__ = ["Confusion", "Evaluation", "confusion_counts", "evaluate_data", "evaluate_folder"]
+
+_BATCH = 64
+
+
+def confusion_counts(answers: Iterable[tuple[Tensor, Tensor | Sequence[int]]]) -> Counter[tuple[int, int]]:
+    """By pairs (i, j): images of class i that are read as class j. This is where right answers are counted.
+
+    Args:
+        answers: batches of a score of every class (N, classes), such as logits or probabilities, and labels (N,).
+
+    """
+    counts: Counter[tuple[int, int]] = Counter()
+    for scores, labels in answers:
+        told = labels.tolist() if isinstance(labels, Tensor) else labels
+        counts.update(zip(told, scores.argmax(1).tolist(), strict=True))
+    return counts
 
 
 @dataclass(frozen=True)
@@ -118,17 +136,42 @@ def evaluate_folder(model: Model, folder: str | Path, batch: int = 32) -> Evalua
             f"it knows {_some(model.classes)}. The sub-folders must be called as the classes are"
         )
     label_of = {path: known[name] for name, paths in files.items() if name in known for path in paths}
-    counts: Counter[tuple[int, int]] = Counter()
     skipped: list[Skipped] = []
-    for usable, images, bad in decoded(label_of, model.preprocessing, batch):
-        skipped += bad
-        read = probabilities(model, images).argmax(1).tolist()
-        counts.update(zip((label_of[path] for path in usable), read, strict=True))
+
+    def answers() -> Iterator[tuple[Tensor, list[int]]]:
+        for usable, images, bad in decoded(label_of, model.preprocessing, batch):
+            skipped.extend(bad)
+            yield probabilities(model, images), [label_of[path] for path in usable]
+
+    counts = confusion_counts(answers())
     if not counts:
         raise DataError(
             f"no image in {printable(folder)} can be read: {'; '.join(left_out(skipped, names=3, reasons=3))}"
         )
     return Evaluation(model.classes, counts, unknown, (*skipped, *found.skipped))
+
+
+def evaluate_data(model: Model, data: ImageDataset) -> Evaluation:
+    """Test a model on labelled images, whose classes are called as the model's are.
+
+    Raises:
+        DataError: if the model knows none of them.
+
+    """
+    known = {name: label for label, name in enumerate(model.classes)}
+
+    def answers() -> Iterator[tuple[Tensor, list[int]]]:
+        for label, name in enumerate(data.classes):
+            if name in known:
+                for part in (data.labels == label).nonzero()[:, 0].split(_BATCH):
+                    images, _ = data.batch(part)
+                    yield probabilities(model, images), [known[name]] * len(images)
+
+    counts = confusion_counts(answers())
+    unknown = {name: number for name, number in data.counts().items() if name not in known}
+    if not counts:
+        raise DataError(f"the model knows none of the classes of the data: {', '.join(unknown)}")
+    return Evaluation(model.classes, counts, unknown, ())
 
 
 def _some(names: Sequence[str], limit: int = 10) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -149,9 +149,7 @@ def as_plain(found: Inspection) -> dict[str, Any]:
         "checksum_sha256": found.header.checksum,
         "network": {
             "backbone": model.backbone,
-            "options": {
-                key: list(value) if isinstance(value, tuple) else value for key, value in model.options.items()
-            },
+            "options": {key: list(one) if isinstance(one, tuple) else one for key, one in model.options.items()},
             "parameters": sum(parameter.numel() for parameter in network.parameters()),
             "blocks": [block.name for block in network.backbone.blocks()],
             "frozen_blocks": model.frozen,
@@ -159,24 +157,10 @@ def as_plain(found: Inspection) -> dict[str, Any]:
         },
         "preprocessing": model.preprocessing.to_dict(),
         "provenance": dict(model.provenance),
-        "classes": [
-            {
-                "label": entry.label,
-                "name": entry.name,
-                "images": entry.images,
-                "learned": entry.learned,
-                "method": entry.method,
-                "extended": list(entry.extended),
-            }
-            for entry in found.classes
-        ],
+        "classes": [asdict(entry) for entry in found.classes],
         "history": [step.to_dict() for step in model.history],
         "kinds": {total.kind: {"tensors": total.tensors, "bytes": total.bytes} for total in found.totals()},
-        "tensors": [
-            {"kind": part.kind, "name": part.name, "dtype": part.dtype, "shape": list(part.shape), "bytes": part.bytes}
-            for part in found.parts
-            if part.kind != "header"
-        ],
+        "tensors": [asdict(part) for part in found.parts if part.kind != "header"],
         "images_stored": 0,
         "warnings": found.warnings(),
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from remix.data import DataError, ImageDataset, Preprocessing, Skipped
+from remix.data import ImageDataset, Preprocessing, Skipped
 from remix.data.intake import Intake, take_in
 from remix.deploy.adoption import adopted_model
 from remix.deploy.dream_options import DreamOptions
 from remix.deploy.dream_plan import make_plan
-from remix.deploy.dreaming import pixels
 from remix.deploy.recipe import LearnSettings, step_methods
 from remix.deploy.step import LearnOutcome, learn_step, opened
 from remix.learning import LearnStep, Model, Monitor, Team, load_model, save_model
@@ -262,23 +260,12 @@ class Learner:
 
     def evaluate(self, data: Any, classes: Sequence[str] | None = None) -> Evaluation:
         """Accuracy per class and confusions on labelled images of any kind that `learn` takes."""
-        from remix.deploy.evaluation import Evaluation, evaluate_folder
-        from remix.deploy.prediction import probabilities
+        from remix.deploy.evaluation import evaluate_data, evaluate_folder
 
         if isinstance(data, str | Path):
             return evaluate_folder(self.model, data)
         tested = take_in(data, self.preprocessing, classes=classes, holdout=0.0).train
-        places = {name: label for label, name in enumerate(self.classes)}
-        counts: Counter[tuple[int, int]] = Counter()
-        for name in tested.classes:
-            if name in places:
-                for part in tested.of_classes([name]).decoded().images.split(64):  # type: ignore[union-attr]
-                    read = probabilities(self.model, part).argmax(1).tolist()
-                    counts.update((places[name], label) for label in read)
-        unknown = {name: number for name, number in tested.counts().items() if name not in places}
-        if not counts:
-            raise DataError(f"the model knows none of the classes of the data: {', '.join(unknown)}")
-        return Evaluation(self.classes, counts, unknown, ())
+        return evaluate_data(self.model, tested)
 
     def dream(
         self, classes: Iterable[str] | None = None, n: int = 8, *, steps: int | None = None, seed: int = 0
@@ -294,11 +281,7 @@ class Learner:
         """
         wanted = None if classes is None else ((classes,) if isinstance(classes, str) else tuple(classes))
         plan = make_plan(self.model, DreamOptions(wanted or self.classes, n, steps=steps, seed=seed))
-        dream = plan.run(lambda progress: self.monitor.inversion(progress) if self.monitor else None)
-        if not dream.finished:
-            raise KeyboardInterrupt
-        images = pixels(self.model, dream.images).mul(255).round().byte().cpu()
-        return ImageDataset(images, dream.labels.cpu(), self.classes)
+        return plan.images(self.monitor.inversion if self.monitor else None)
 
     def save(self, path: str | Path) -> None:
         """Write everything to one file, whole or not at all.

@@ -1,22 +1,24 @@
-"""Measuring the statistics of a network on a folder of images, for a model that can dream."""
+"""Measuring the statistics of a network on labelled images, for a model that can dream.
+
+On the way it is found which output of the head means which class, from what the network says about the images.
+"""
 
 from __future__ import annotations
 
-import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from remix.data import ImageDataset, Preprocessing, Skipped, load
-from remix.data.errors import left_out
-from remix.deploy.head_order import HeadOrder, order_of_names, settle_order
-from remix.deploy.sources import NetworkFile, read_names
-from remix.learning import Model, save_model
-from remix.learning.team import as_device
+from remix.data import ImageDataset, Preprocessing, Splits, load
+from remix.deploy.evaluation import confusion_counts
+from remix.learning import Model
 from remix.networks import Backbone
 from remix.networks.probe import evaluating, probe_images
 from remix.statistics import (
@@ -32,24 +34,52 @@ from remix.statistics import (
     feature_point,
     run_meters,
 )
-from remix.support.display import Display, duration
 
-__all__ = ["Measured", "check_request", "map_bytes", "map_points", "measure_folder", "measure_model", "read_images"]
+__all__ = [
+    "KINDS",
+    "HeadOrder",
+    "MeasuredModel",
+    "check_request",
+    "map_bytes",
+    "map_points",
+    "measure_model",
+    "order_of_names",
+    "read_folder",
+    "settle_order",
+]
 
 VIEWS = ("channels", "map")
 KINDS = ("laplace", "dense")
+_CLEAR = 0.5  # of a class's images must be read as one output for that output to be its
 
 
 @dataclass(frozen=True)
-class Measured:
+class HeadOrder:
+    """The meaning of a head's outputs.
+
+    Attributes:
+        outputs: by class of the images, the output that stands for it.
+        names: by output.
+        right: images that are read as their class.
+        notes: what a person should know.
+        warnings: what a person should look into.
+
+    """
+
+    outputs: tuple[int, ...]
+    names: tuple[str, ...]
+    right: int
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class MeasuredModel:
     """A model with its memory, what was found about its head, and the number of images seen."""
 
     model: Model
     order: HeadOrder
     images: int
-
-
-Transform = Literal["auto", "dct"] | None
 
 
 def check_request(kinds: Sequence[str], views: Sequence[str], maps: Sequence[str] | None = None) -> None:
@@ -66,8 +96,8 @@ def check_request(kinds: Sequence[str], views: Sequence[str], maps: Sequence[str
         raise ValueError("of maps only Laplace covariances are kept: add laplace to --kinds, or leave --views map out")
 
 
-def read_images(folder: str | Path, preprocessing: Preprocessing) -> tuple[ImageDataset, tuple[Skipped, ...]]:
-    """The images of a folder (the train part where it has parts) as a network takes them, and the files left out.
+def read_folder(folder: str | Path, preprocessing: Preprocessing) -> Splits:
+    """The images of a folder as a network takes them: all are for training, unless the folder has parts.
 
     Raises:
         ValueError: if there is no such folder, or no class with usable images in it.
@@ -75,7 +105,7 @@ def read_images(folder: str | Path, preprocessing: Preprocessing) -> tuple[Image
     """
     if not Path(folder).is_dir():
         raise ValueError(f"there is no folder {folder}: give one that has a sub-folder of images for every class")
-    splits = load(
+    return load(
         "folder",
         folder,
         size=preprocessing.size,
@@ -83,68 +113,6 @@ def read_images(folder: str | Path, preprocessing: Preprocessing) -> tuple[Image
         holdout=0.0,
         normalisation=preprocessing.normalisation,
     )
-    return splits.train, splits.skipped
-
-
-def measure_folder(
-    images: str | Path,
-    network: NetworkFile,
-    out: Path,
-    display: Display,
-    *,
-    kinds: Sequence[str] = ("laplace",),
-    views: Sequence[str] = ("channels",),
-    maps: Sequence[str] | None = None,
-    transform: Transform = "auto",
-    batch: int = 32,
-    device: str = "auto",
-) -> Measured:
-    """Measure a network on a folder of images and save it with its statistics as the model ``out``.
-
-    Args:
-        images: the folder, see `read_images`.
-        network: the weights.
-        out: the model file, which is replaced.
-        display: where progress and remarks are shown.
-        kinds, views, maps, transform, batch: as of `measure_model`.
-        device: auto, cpu, cuda, mps, ...
-
-    Raises:
-        ValueError: for whatever cannot be done, before any work.
-        OSError: if a file cannot be read or written.
-
-    """
-    names = read_names(network.names) if network.names else None
-    bare = network.load().to(as_device(device))
-    data, skipped = read_images(images, bare.preprocessing)
-    order_of_names(data.classes, names, bare.classifier.head.num_classes)
-    display.say(f"{len(data)} images of {len(data.classes)} classes at {bare.preprocessing.size} pixels")
-    if "map" in views:
-        most = map_bytes(bare, maps) / 2**30
-        display.say(f"note: maps take up to {most:.1f} GiB of memory while they are measured")
-    began = time.monotonic()
-
-    def progress(seen: int, count: int) -> None:
-        what = "fitting covariances" if seen == count else f"{seen} of {count} images"
-        display.show(what, seen / count, {}, last=seen == count)
-
-    with display:
-        measured = measure_model(
-            bare, data, names, kinds=kinds, views=views, maps=maps, transform=transform, batch=batch, progress=progress
-        )
-    save_model(out, measured.model)
-    memory = measured.model.memory
-    assert memory is not None
-    for line in (
-        *(f"left out: {line}" for line in left_out(skipped)),
-        *(f"note: {note}" for note in measured.order.notes),
-        *(f"WARNING: {warning}" for warning in measured.order.warnings),
-        f"{measured.order.right} of {measured.images} images are read right by the network",
-        f"{out}  {out.stat().st_size / 2**20:.1f} MiB: the network and statistics of {len(memory.layers)} layers",
-        f"took {duration(time.monotonic() - began)}; next: remix dream {out} --out grid.png",
-    ):
-        display.say(line)
-    return measured
 
 
 def measure_model(
@@ -155,10 +123,10 @@ def measure_model(
     kinds: Sequence[str] = ("laplace",),
     views: Sequence[str] = ("channels",),
     maps: Sequence[str] | None = None,
-    transform: Transform = "auto",
+    transform: Literal["auto", "dct"] | None = "auto",
     batch: int = 32,
     progress: Callable[[int, int], None] | None = None,
-) -> Measured:
+) -> MeasuredModel:
     """Measure, in one pass: BatchNorm inputs with covariances, the inputs of blocks, and the classes' Gaussians.
 
     Args:
@@ -191,10 +159,10 @@ def measure_model(
     if "map" in views:
         layers.append(LayerMeter(map_points(bare, maps), "map", ("laplace",), transform=transform))
     classes = ClassMeter(feature_point(backbone), backbone.pool)
-    votes = _Votes(backbone, bare.classifier.head, len(data.classes))
+    votes = _Votes(backbone, bare.classifier.head)
     batches = _batches(data, bare, batch, progress)
     seen = run_meters(backbone, batches, [*layers, classes, votes])
-    order = settle_order(data.classes, names, votes.confusion)
+    order = settle_order(data.classes, names, votes.confusion(len(data.classes)))
     memory = Memory()
     memory.layers = {key: layer for meter in layers for key, layer in meter.statistics().items()}
     memory.gaussians = _by_output(classes.gaussians(), order.outputs)
@@ -202,7 +170,7 @@ def measure_model(
     if all(counts.get(output) for output in range(len(order.names))):
         memory.record_task([(name, counts[output]) for output, name in enumerate(order.names)])
     provenance = {**bare.provenance, "measured on": f"{seen} images of {len(data.classes)} classes"}
-    return Measured(replace(bare, classes=order.names, memory=memory, provenance=provenance), order, seen)
+    return MeasuredModel(replace(bare, classes=order.names, memory=memory, provenance=provenance), order, seen)
 
 
 def map_points(model: Model, maps: Sequence[str] | None = None) -> list[Point]:
@@ -253,16 +221,23 @@ def map_bytes(model: Model, maps: Sequence[str] | None = None) -> int:
 class _Votes(Meter):
     """Counts how often the images of each class are read as each output."""
 
-    def __init__(self, backbone: Backbone, head: Any, classes: int) -> None:
+    def __init__(self, backbone: Backbone, head: Any) -> None:
         self.points: list[Point] = [feature_point(backbone)]
         self._pool, self._head = backbone.pool, head
-        self.confusion = torch.zeros(classes, head.num_classes, dtype=torch.int64)
+        self._counts: Counter[tuple[int, int]] = Counter()
 
     def update(self, captured: Mapping[Point, Tensor], labels: Tensor | None) -> None:
         """Take in one batch."""
         assert labels is not None
-        read = self._head(self._pool(captured[self.points[0]])).argmax(1).cpu()
-        self.confusion.index_put_((labels.cpu(), read), torch.ones((), dtype=torch.int64), accumulate=True)
+        logits = self._head(self._pool(captured[self.points[0]]))
+        self._counts.update(confusion_counts([(logits, labels)]))
+
+    def confusion(self, classes: int) -> Tensor:
+        """(classes, outputs): how many images of a class are read as an output."""
+        table = torch.zeros(classes, self._head.num_classes, dtype=torch.int64)
+        for pair, images in self._counts.items():
+            table[pair] = images
+        return table
 
 
 def _batches(
@@ -288,3 +263,92 @@ def _by_output(gaussians: ClassGaussians, outputs: Sequence[int]) -> ClassGaussi
         gaussians.mean[rows],
         gaussians.std[rows],
     )
+
+
+# --- which output means which class ---
+
+
+def order_of_names(folders: Sequence[str], names: Sequence[str] | None, outputs: int) -> tuple[int, ...]:
+    """By folder, the output that stands for it if ``names`` are the outputs in order (by default the folders' names).
+
+    Raises:
+        ValueError: if there are more folders than outputs, another number of names than outputs, or a folder that no
+            name fits.
+
+    """
+    if names is None:
+        if len(folders) > outputs:
+            raise ValueError(
+                f"there are {len(folders)} folders of images, but the head has {outputs} outputs: name the outputs in "
+                "their order with --names, and leave only folders of those classes"
+            )
+        return tuple(range(len(folders)))
+    if len(names) != outputs:
+        raise ValueError(f"--names has {len(names)} names, but the head has {outputs} outputs")
+    places = {name: place for place, name in enumerate(names)}
+    for folder in folders:
+        if folder not in places:
+            close = get_close_matches(folder, names, n=1)
+            hint = f" (is it {close[0]!r}?)" if close else ""
+            raise ValueError(f"the folder {folder!r} is not among the --names{hint}: rename it, or correct the names")
+    return tuple(places[folder] for folder in folders)
+
+
+def settle_order(folders: Sequence[str], names: Sequence[str] | None, confusion: Tensor) -> HeadOrder:
+    """Decide which output means which class, each output given once.
+
+    Names that were given count. Without them the outputs are taken to follow the alphabet, unless the images say
+    clearly that they follow another order: then that one is taken.
+
+    Args:
+        folders: names of the classes of the images, by label.
+        names: of the outputs, as a person gave them, or None.
+        confusion: (classes, outputs): how many images of a class are read as an output.
+
+    Raises:
+        ValueError: see `order_of_names`.
+
+    """
+    outputs = confusion.shape[1]
+    total = int(confusion.sum())
+    assumed = order_of_names(folders, names, outputs)
+    found = tuple(map(int, linear_sum_assignment(confusion.double().numpy(), maximize=True)[1]))  # most images right
+    right, best = int(_right(confusion, assumed).sum()), int(_right(confusion, found).sum())
+    clear = bool((_right(confusion, found) / confusion.sum(1).clamp_min(1) > _CLEAR).all())
+    if names is not None:
+        warnings = []
+        if clear and best - right > 0.2 * total:
+            warnings.append(
+                f"with these names {right} of {total} images are read right; {best} would be if the outputs meant "
+                f"{', '.join(_names(folders, found, outputs))}. Are the names in the order of the outputs?"
+            )
+        warnings += _weak(right, total, outputs)
+        return HeadOrder(assumed, tuple(names), right, (), tuple(warnings))
+    if clear and best > right:
+        order = _names(folders, found, outputs)
+        note = (
+            f"the head's outputs do not follow the alphabet of the folders ({right} of {total} right that way); the "
+            f"images say their order is: {', '.join(order)}. If that is wrong, give the order with --names"
+        )
+        return HeadOrder(found, order, best, (note,))
+    return HeadOrder(assumed, _names(folders, assumed, outputs), right, (), tuple(_weak(right, total, outputs)))
+
+
+def _right(confusion: Tensor, outputs: Sequence[int]) -> Tensor:
+    """Images that are read right, by class (classes,)."""
+    return confusion[torch.arange(len(outputs)), torch.tensor(outputs)]
+
+
+def _names(folders: Sequence[str], assigned: Sequence[int], outputs: int) -> tuple[str, ...]:
+    """Outputs that no folder stands for are called by their number."""
+    by_output = dict(zip(assigned, folders, strict=True))
+    return tuple(by_output.get(i, f"output {i}") for i in range(outputs))
+
+
+def _weak(right: int, total: int, outputs: int) -> list[str]:
+    if outputs < 2 or (right > 2 * total / outputs and right > 0.3 * total):
+        return []
+    return [
+        f"only {right} of {total} images are read right, guessing would get {total / outputs:.0f}: are weights, "
+        "backbone, --names, --mean and --std those of this network, and --size one it was trained for?"
+    ]

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from remix.deploy.adoption import model_of_weights
 from remix.deploy.dream_files import DreamFiles, SavedDream, load_dream
 from remix.deploy.dream_options import DreamOptions
 from remix.deploy.dream_plan import make_plan
 from remix.deploy.figures import GridRow, save_grid
-from remix.deploy.measuring import measure_folder
-from remix.deploy.sources import NetworkFile
 from remix.inversion import PriorKind
 from remix.learning import load_model
 from remix.learning.team import as_device
@@ -39,16 +38,14 @@ def reproduce(wanted: Reproduction, listener: Listener) -> bool:
     assert wanted.weights is not None
     train = _photographs(Path(wanted.data))
     size, count, steps = _SIZES[wanted.scale]
-    network = NetworkFile(wanted.weights, "resnet34", size=size)
     wanted.out.mkdir(parents=True, exist_ok=True)
     dreams: dict[PriorKind, SavedDream] = {}
     for prior, (transform, _) in _PRIORS.items():
         model = wanted.out / f"model-{transform}.remix"
         if not model.exists():
-            measure_folder(
-                train, network, model, listener.display(), views=("map",), maps=("stages",),
-                transform=None if transform == "none" else "dct",
-            )  # fmt: skip
+            bare = model_of_weights(wanted.weights, "resnet34", size=size).to(as_device("auto"))
+            kept = None if transform == "none" else "dct"
+            listener.measure(bare, train, model, views=("map",), maps=("stages",), transform=kept)
         files = DreamFiles.at(wanted.out / f"{prior}.png")
         resume = files.checkpoint.exists()
         if resume or not files.tensors.exists():

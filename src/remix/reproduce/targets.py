@@ -17,7 +17,7 @@ from remix.support.text import did_you_mean
 if TYPE_CHECKING:
     from remix.deploy.dream_files import DreamFiles
     from remix.deploy.dream_plan import DreamPlan
-    from remix.support.display import Display
+    from remix.learning import Model
 
 __all__ = ["TARGETS", "Listener", "Reproduction", "reproduce_target"]
 
@@ -87,19 +87,19 @@ class Listener:
     def plan(self, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """The runs that are needed, as cells of a table."""
 
-    def display(self) -> Display:
-        """Where the progress of measuring is shown."""
-        from rich.console import Console
+    def measure(self, bare: Model, images: Path, out: Path, **options: Any) -> None:
+        """Measure a model on a folder of images (see `measure_model`), save it with its statistics, and tell of it."""
+        from remix.deploy.measuring import measure_model, read_folder
+        from remix.learning import save_model
 
-        from remix.support.display import Display
-
-        return Display(Console(quiet=True))
+        data = read_folder(images, bare.preprocessing).train
+        save_model(out, measure_model(bare, data, **options).model)
 
     def dream(self, plan: DreamPlan, files: DreamFiles, resume: bool) -> bool:
         """Run the plan of a dream, and tell of it; returns whether it came to its end."""
-        from remix.deploy.dreaming import run_dream
+        from remix.deploy.dream_files import run_dream
 
-        return run_dream(plan, files, self.display().console, resume).finished
+        return run_dream(plan, files, resume).finished
 
 
 def reproduce_target(target: str, wanted: Reproduction, listener: Listener) -> bool:
