@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from remix.data import Augment, ImageDataset, Normalisation, batches
-from remix.learning.frozen_maps import FrozenMaps
+from remix.learning.items import FrozenMaps
 from remix.networks import create_backbone
 
 NORMALISATION = Normalisation((0.5,) * 3, (0.25,) * 3)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from remix.learning.replay import TensorReplay
+from remix.learning.items import TensorReplay
 from remix.networks import Classifier, Items, LinearHead, create_backbone
 
 

@@ -11,10 +11,9 @@ from torch import Tensor, nn
 
 from remix.learning.losses import LabelCounts
 from remix.learning.monitor import EpochReport, Monitor
-from remix.learning.stage import Batch, Work
+from remix.learning.stage import Batch, Training, Work
 from remix.learning.team import Team
 from remix.learning.trainer import StageState, Trainer, TrainingStoppedError
-from remix.learning.training import Training
 from remix.networks import Items
 
 

@@ -10,10 +10,9 @@ from tiny import DRIFTING, tiny_engine, tiny_stream
 from remix.data import Augment
 from remix.experiments.config import build_config, read_preset
 from remix.learning.engine import Engine
+from remix.learning.items import Replayed
 from remix.learning.losses import LossScales
-from remix.learning.replay import Replayed
-from remix.learning.stage import Batch
-from remix.learning.training import Training
+from remix.learning.stage import Batch, Training
 from remix.methods.distillation import distil
 from remix.methods.drifted import balance_head_on_gaussians, drifted_gaussians
 from remix.networks import Items

@@ -15,8 +15,8 @@ from torch import Tensor
 from remix.data import ImageDataset, Task, TaskStream
 from remix.inversion import PriorSettings
 from remix.learning.engine import Engine
+from remix.learning.items import TensorReplay
 from remix.learning.method import Method, Step
-from remix.learning.replay import TensorReplay
 from remix.methods import create_method, list_methods, method
 from remix.methods.registry import method_class
 from remix.statistics import resolution_points

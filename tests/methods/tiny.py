@@ -8,8 +8,8 @@ from remix.data import Augment, ImageDataset, Splits, TaskStream, load
 from remix.inversion import GeneratorSettings, LayerwiseSettings, PriorSettings, Schedule
 from remix.learning.engine import Engine
 from remix.learning.method import Method
+from remix.learning.stage import Training
 from remix.learning.team import Team
-from remix.learning.training import Training
 from remix.methods import create_method
 from remix.networks import Classifier, LinearHead, create_backbone
 from remix.statistics import SelectorRecipe

@@ -9,7 +9,7 @@ from remix.networks import Point
 from remix.networks.views import CHANNELS, MAP
 from remix.statistics import Dense, Laplace, LayerStatistics
 from remix.statistics.dense import shrunk_covariance
-from remix.statistics.layer_meter import positive_covariance, positive_variance
+from remix.statistics.measure import positive_covariance, positive_variance
 
 POINT = Point("bn", "input")
 

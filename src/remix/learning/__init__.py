@@ -2,16 +2,15 @@
 
 from remix.learning.engine import Engine, InterruptedInversion
 from remix.learning.history import LearnStep, check_class_names, check_step_name
+from remix.learning.items import Replay, TensorReplay
 from remix.learning.losses import LossScales
 from remix.learning.method import Method, Step
 from remix.learning.metrics import AccuracyMatrix
 from remix.learning.model_file import Model, load_model, save_model
 from remix.learning.monitor import EpochReport, Monitor
-from remix.learning.replay import Replay, TensorReplay
-from remix.learning.stage import Batch, Losses, Stage, Work
+from remix.learning.stage import Batch, Losses, Stage, Training, Work
 from remix.learning.team import Team
 from remix.learning.trainer import BestEpoch, TrainingStoppedError
-from remix.learning.training import Training
 
 __all__ = [
     "AccuracyMatrix",

@@ -17,11 +17,10 @@ from torch import Tensor, nn
 
 from remix.data import Augment, ImageDataset, Normalisation, Task, batches
 from remix.inversion import Checkpoint, Progress
-from remix.learning.frozen_maps import FrozenMaps
+from remix.learning.items import FrozenMaps, Replay
 from remix.learning.losses import LabelCounts
 from remix.learning.method import Method, Step
 from remix.learning.monitor import Monitor
-from remix.learning.replay import Replay
 from remix.learning.stage import Stage
 from remix.learning.team import Team, full_precision
 from remix.learning.trainer import BestEpoch, StageState, Trainer

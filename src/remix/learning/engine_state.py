@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from remix.learning.engine import Engine
+from remix.learning.items import TensorReplay
 from remix.learning.losses import LabelCounts
-from remix.learning.replay import TensorReplay
 from remix.learning.trainer import StageState
 from remix.networks import Classifier, described_head, saved_state
 from remix.networks.heads import head_class_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from remix.learning.replay import Replay
+from remix.learning.items import Replay
 from remix.learning.stage import Stage
 
 if TYPE_CHECKING:

@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from remix.learning.items import Replay
 from remix.learning.losses import LabelCounts
 from remix.learning.monitor import EpochReport, Monitor
-from remix.learning.replay import Replay
-from remix.learning.stage import Batch, Work
+from remix.learning.stage import Batch, Training, Work
 from remix.learning.team import Team
-from remix.learning.training import Training
 from remix.networks import Items
 
 __all__ = ["BestEpoch", "EpochData", "StageState", "Trainer", "TrainingStoppedError"]

@@ -16,8 +16,7 @@ from remix.learning.losses import (
     old_new_weights,
     projected_feature_distillation,
 )
-from remix.learning.stage import Batch, Losses
-from remix.learning.training import Training
+from remix.learning.stage import Batch, Losses, Training
 from remix.methods.deepinversion import LONG, LONG_GENERATOR
 from remix.methods.generated import GENERATOR, Generated
 from remix.methods.plain import OneStage

@@ -12,8 +12,7 @@ from torch.nn.functional import cross_entropy
 from remix.inversion import GeneratorSettings, Schedule
 from remix.learning.engine import Engine
 from remix.learning.losses import soft_distillation
-from remix.learning.stage import Batch, Losses
-from remix.learning.training import Training
+from remix.learning.stage import Batch, Losses, Training
 from remix.methods.generated import GENERATOR, Generated
 from remix.methods.plain import OneStage
 from remix.methods.registry import method

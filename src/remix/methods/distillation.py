@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from remix.learning.engine import Engine
+from remix.learning.items import Replayed
 from remix.learning.losses import (
     LossScales,
     balanced_cross_entropy,
@@ -14,7 +15,6 @@ from remix.learning.losses import (
     local_cross_entropy,
 )
 from remix.learning.relational import RelationalProjectors
-from remix.learning.replay import Replayed
 from remix.learning.stage import Batch, Losses, Work
 from remix.networks import Items
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from remix.learning.engine import Engine
-from remix.learning.replay import TensorReplay
+from remix.learning.items import TensorReplay
 from remix.learning.stage import Batch, Work
 from remix.networks.probe import evaluating
 from remix.statistics import ClassGaussians, ClassMeter, fit_drift, run_meters

@@ -10,8 +10,7 @@ from dataclasses import replace
 
 from remix.data import ImageDataset
 from remix.learning.engine import Engine
-from remix.learning.stage import Stage, Work
-from remix.learning.training import Training
+from remix.learning.stage import Stage, Training, Work
 from remix.methods.distillation import balance_head
 from remix.statistics import ClassGaussians, ClassRecord, LayerStatistics, merge_layers
 

@@ -13,8 +13,8 @@ from remix.inversion import (
     train_generator,
 )
 from remix.learning.engine import Engine, InterruptedInversion
+from remix.learning.items import GeneratorReplay
 from remix.learning.method import Method
-from remix.learning.replay import GeneratorReplay
 from remix.methods.plain import check_prior_kind
 from remix.networks import Backbone
 

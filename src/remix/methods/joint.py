@@ -7,8 +7,7 @@ from typing import ClassVar
 
 from remix.learning.engine import Engine
 from remix.learning.method import Method, Step
-from remix.learning.stage import Stage, Work
-from remix.learning.training import Training
+from remix.learning.stage import Stage, Training, Work
 from remix.methods.plain import FIRST, global_cross_entropy
 from remix.methods.registry import method
 

@@ -11,8 +11,7 @@ from torch.nn.functional import cross_entropy
 from remix.inversion import PriorSettings
 from remix.learning.engine import Engine
 from remix.learning.method import Method, Step
-from remix.learning.stage import Batch, Losses, Stage, Work
-from remix.learning.training import Training
+from remix.learning.stage import Batch, Losses, Stage, Training, Work
 
 __all__ = ["FIRST", "OneStage", "check_prior_kind", "everything", "first_task", "global_cross_entropy"]
 

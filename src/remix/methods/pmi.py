@@ -19,11 +19,10 @@ from remix.inversion import (
     random_labels,
 )
 from remix.learning.engine import Engine, InterruptedInversion
+from remix.learning.items import TensorReplay
 from remix.learning.losses import LossScales
 from remix.learning.method import Method, Step
-from remix.learning.replay import TensorReplay
-from remix.learning.stage import Stage, Work
-from remix.learning.training import Training
+from remix.learning.stage import Stage, Training, Work
 from remix.methods.distillation import balance_head, distil, projectors
 from remix.methods.drifted import balance_head_on_gaussians, drifted_gaussians, shifted_gaussians
 from remix.methods.extending import extending_stages, remember_extension

@@ -10,8 +10,7 @@ from remix.inversion import GeneratorSettings
 from remix.learning.engine import Engine
 from remix.learning.losses import LossScales
 from remix.learning.method import Step
-from remix.learning.stage import Stage, Work
-from remix.learning.training import Training
+from remix.learning.stage import Stage, Training, Work
 from remix.methods.distillation import balance_head, distil, projectors
 from remix.methods.generated import Generated
 from remix.methods.plain import everything, first_task

@@ -2,21 +2,32 @@
 
 from remix.networks.hooks import Hooks, Point
 from remix.networks.views import View, as_view, list_views
-from remix.statistics.batchnorm import batchnorm_points, batchnorm_statistics, rescale_to_batchnorm
-from remix.statistics.blocks import block_input_points, feature_point, resolution_points, resolution_shapes
-from remix.statistics.class_gaussians import ClassGaussians
-from remix.statistics.class_meter import ClassMeter, class_gaussians, measure_classes
+from remix.statistics.class_gaussians import ClassGaussians, ClassMeter, class_gaussians, measure_classes
 from remix.statistics.covariance import COVARIANCE_LIMIT, Covariance, Measured, covariance_kinds, register_covariance
 from remix.statistics.dense import Dense
 from remix.statistics.drift import Drift, fit_drift
 from remix.statistics.laplace import Laplace
-from remix.statistics.layer_meter import LayerMeter, measure_layers
 from remix.statistics.layers import Layers, LayerStatistics, check_layers, merge_layers
-from remix.statistics.measure import Meter, NonFiniteActivationError, require_finite, run_meters
+from remix.statistics.measure import (
+    LayerMeter,
+    Meter,
+    NonFiniteActivationError,
+    measure_layers,
+    require_finite,
+    run_meters,
+)
 from remix.statistics.memory import Memory
-from remix.statistics.moments import RunningMoments, mixture
+from remix.statistics.moments import Reservoir, RunningMoments, mixture
+from remix.statistics.places import (
+    batchnorm_points,
+    batchnorm_statistics,
+    block_input_points,
+    feature_point,
+    rescale_to_batchnorm,
+    resolution_points,
+    resolution_shapes,
+)
 from remix.statistics.records import ClassRecord, TaskRecord
-from remix.statistics.reservoir import Reservoir
 from remix.statistics.selector_training import SelectorRecipe, train_selectors
 from remix.statistics.selectors import Selectors, compensate, contrastive_loss, select_features
 from remix.statistics.statistic import Statistic, StoredItem, Tensors, register_statistic
