@@ -145,7 +145,7 @@ def test_a_setting_that_is_newer_than_a_run_does_not_part_them(finished, tmp_pat
     folder = tmp_path / "older"
     shutil.copytree(out, folder)
     values = yaml.safe_load((folder / "config.yaml").read_text())
-    del values["settings"]["views"], values["data"]["options"]
+    del values["settings"]["augment_replay"], values["data"]["options"]
     (folder / "config.yaml").write_text(yaml.safe_dump(values))
     assert RunDirectory(folder).read_config() == RunDirectory(out).read_config()
     status, text = go(tiny("remix", folder), resume=True)

@@ -97,7 +97,7 @@ def test_settings_of_one_method_are_not_taken_for_those_of_another():
 
 def test_a_generator_needs_a_batch():
     with pytest.raises(SettingError, match="batches of 2 images or more"):
-        build_config(read_preset("digits"), assignments={"method": "rdfcil", "settings.generator.batch": 0})
+        build_config(read_preset("digits"), assignments={"method": "rdfcil", "settings.image_generator.batch": 0})
 
 
 def test_one_option_leaves_the_others_of_the_preset():
@@ -184,3 +184,13 @@ def test_a_preset_may_say_only_what_differs_from_another(tmp_path):
     chain.write_text(f"base: {file}\n")
     with pytest.raises(SettingError, match="base"):
         read_preset(str(chain))
+
+
+def test_settings_by_the_names_of_earlier_versions_are_read():
+    """Runs made before a setting was renamed are compared, reported and gone on with."""
+    old = build_config({**read_preset("digits"), "settings": {"views": True}})
+    assert old.settings.augment_replay
+    assert old == build_config(read_preset("digits"), assignments={"settings.augment_replay": True})
+    generated = build_config(read_preset("digits"), assignments={"method": "rdfcil", "settings.generator.batch": 7})
+    assert generated.settings.image_generator.batch == 7
+    assert "generator" not in generated.to_plain()["settings"]

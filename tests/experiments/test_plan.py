@@ -41,7 +41,7 @@ def test_network_and_data_that_do_not_fit_are_refused(tmp_path):
         (["network.backbone=resnet20"], "takes images"),
         (["network.options.width=abc"], "holds a value of the wrong kind"),
         (["method=pmi", "settings.inversion.prior.kind=laplace"], "which the method 'pmi' does not measure"),
-        (["method=abd", "settings.generator.prior.kind=dense"], "which the method 'abd' does not measure"),
+        (["method=abd", "settings.image_generator.prior.kind=dense"], "which the method 'abd' does not measure"),
         (["method=remix", "settings.inversion.prior.kind=laplace-dct"], "set settings.view=map too"),
         (
             ["settings.inversion.prior.kind=dense", "settings.view=map", "network.options.width=32"],

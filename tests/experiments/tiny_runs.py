@@ -25,9 +25,9 @@ _INVERTED = [
 _PLAIN = ["settings.first.epochs=2", "settings.later.epochs=2"]
 _GENERATED = [
     *_PLAIN,
-    "settings.generator.schedule.steps=8",
-    "settings.generator.batch=16",
-    "settings.generator.noise=8",
+    "settings.image_generator.schedule.steps=8",
+    "settings.image_generator.batch=16",
+    "settings.image_generator.noise=8",
 ]
 SETTINGS = {
     "finetune": _PLAIN,

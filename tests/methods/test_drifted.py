@@ -87,7 +87,7 @@ def test_a_view_is_read_by_the_old_model_again(in_second_task):
     batch = Batch(real, labels, stored)
     # The student is the teacher: it agrees with it on any image, so also on new views.
     for views in (False, True):
-        found = distil(engine, LossScales(), relational=False, views=views)(batch)
+        found = distil(engine, LossScales(), relational=False, augment=views)(batch)
         assert float(found["hard"].detach()) < 1e-5
 
 

@@ -38,7 +38,7 @@ def settings(name: str) -> dict[str, Any]:
         return {**common, **stages, **counts, "inversion": inversion}
     common["later"] = SHORT
     if name in ("rdfcil", "abd", "deepinversion"):
-        common["generator"] = GENERATOR
+        common["image_generator"] = GENERATOR
     if name == "rdfcil":
         common["balance"] = Training(1, 0.01)
     return common
@@ -46,7 +46,7 @@ def settings(name: str) -> dict[str, Any]:
 
 def tiny_method(name: str) -> Method:
     if name == DRIFTING:
-        return create_method("remix", **settings("remix"), follow="drift", together=True, views=True)
+        return create_method("remix", **settings("remix"), follow="drift", together=True, augment_replay=True)
     return create_method(name, **settings(name))
 
 

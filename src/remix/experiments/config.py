@@ -218,6 +218,8 @@ def build_config(values: Mapping[str, Any], *, assignments: Mapping[str, Any] | 
     layers = [by_method.get(str(name)) or {}, given.pop("settings", {}), changes.pop("settings", {})]
     settings: Method = kind()
     for layer in layers:
+        if isinstance(layer, Mapping):
+            layer = {kind.renamed.get(key, key): value for key, value in layer.items()}
         settings = overlay(settings, layer, "settings")
     start = RunConfig(DataConfig(), NetworkConfig(), None, 128, str(name), settings)
     try:

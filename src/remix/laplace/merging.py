@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from remix.laplace.covariance import LaplaceCovariance
-from remix.laplace.mixture import Mixture, Model, component_start, greedy_start, mixture
+from remix.laplace.mixture import FreeChain, Mixture, component_start, greedy_start, mixture
 from remix.laplace.normal import LaplaceNormal, standard_normal
 from remix.laplace.plane import check_alike
 
@@ -80,7 +80,7 @@ def merge(
     return _assemble(target, model, pairs[0][1])
 
 
-def _merge_exactly(target: Mixture, objective: str, steps: int) -> Model:
+def _merge_exactly(target: Mixture, objective: str, steps: int) -> FreeChain:
     measure = target.distance if objective == "frobenius" else target.excess
     starts = [component_start(part) for part in target.components[:STARTS]] + [greedy_start(target)]
     best, _ = min((_descend(measure, start, RACE_STEPS) for start in starts), key=lambda pair: pair[1])
@@ -90,7 +90,7 @@ def _merge_exactly(target: Mixture, objective: str, steps: int) -> Model:
     return best
 
 
-def _excess(target: Mixture, model: Model) -> float:
+def _excess(target: Mixture, model: FreeChain) -> float:
     with torch.no_grad():
         return float(target.excess(model))
 
@@ -105,7 +105,7 @@ def _mixture(pairs: list[tuple[float, LaplaceNormal]]) -> Mixture:
     return mixture(parts)
 
 
-def _assemble(target: Mixture, model: Model, like: LaplaceNormal) -> LaplaceNormal:
+def _assemble(target: Mixture, model: FreeChain, like: LaplaceNormal) -> LaplaceNormal:
     unit = _to_covariance(model)
     scale = target.variance.sqrt()
     vectors = (target.mean, target.variance * unit.diag, scale * unit.weight, unit.coord)
@@ -143,7 +143,7 @@ def _check(
     return [(float(weight / total), normal) for weight, normal in pairs if weight > 0]
 
 
-def _descend(objective: Callable[[Model], Tensor], start: Model, steps: int) -> tuple[Model, float]:
+def _descend(objective: Callable[[FreeChain], Tensor], start: FreeChain, steps: int) -> tuple[FreeChain, float]:
     """At most ``steps`` quasi-Newton steps (L-BFGS with backtracking); the model and its objective per coordinate.
 
     The objective never rises above that of the start.
@@ -154,7 +154,7 @@ def _descend(objective: Callable[[Model], Tensor], start: Model, steps: int) -> 
     def evaluate(vector: Tensor) -> tuple[float, Tensor]:
         free = vector.detach().requires_grad_()
         # Times D: then gradients and curvatures of single coordinates are of order one.
-        value = objective(Model(start.order, free[:size], free[size:])) * size
+        value = objective(FreeChain(start.order, free[:size], free[size:])) * size
         (gradient,) = torch.autograd.grad(value, free)
         return float(value.detach()), gradient
 
@@ -181,7 +181,7 @@ def _descend(objective: Callable[[Model], Tensor], start: Model, steps: int) -> 
         place, value, gradient = trial, found, trial_gradient
         if gain < ENOUGH * abs(value):
             break
-    return Model(start.order, place[:size], place[size:]), value / size
+    return FreeChain(start.order, place[:size], place[size:]), value / size
 
 
 def _direction(gradient: Tensor, memory: deque[tuple[Tensor, Tensor]]) -> Tensor:
@@ -202,7 +202,7 @@ def _direction(gradient: Tensor, memory: deque[tuple[Tensor, Tensor]]) -> Tensor
     return direction.clamp(-3.0, 3.0)
 
 
-def _to_covariance(model: Model, dtype: torch.dtype = torch.float64) -> LaplaceCovariance:
+def _to_covariance(model: FreeChain, dtype: torch.dtype = torch.float64) -> LaplaceCovariance:
     """The model as a covariance with unit variances, in the original order; differentiable."""
     axis = model.axis()
     coord = axis.gap.cumsum(0)
@@ -213,8 +213,8 @@ def _to_covariance(model: Model, dtype: torch.dtype = torch.float64) -> LaplaceC
 
 
 def _descend_on_draws(
-    target: Mixture, start: Model, steps: int, draws: int, generator: torch.Generator | None
-) -> Model:
+    target: Mixture, start: FreeChain, steps: int, draws: int, generator: torch.Generator | None
+) -> FreeChain:
     """Stochastic descent (Adam) on the likelihood of standardised draws from the mixture, fresh ones at every step."""
     loading = start.loading.clone().requires_grad_()
     odds = start.odds.clone().requires_grad_()
@@ -222,15 +222,15 @@ def _descend_on_draws(
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
     for _ in range(steps):
         rows = _draw(target, draws, generator)
-        covariance = _to_covariance(Model(start.order, loading, odds), rows.dtype)
+        covariance = _to_covariance(FreeChain(start.order, loading, odds), rows.dtype)
         loss = covariance.nll(rows, torch.zeros_like(rows[0])).mean() / rows.shape[1]
         loading.grad, odds.grad = torch.autograd.grad(loss, (loading, odds))
         optimiser.step()
         schedule.step()
-    return Model(start.order, loading.detach(), odds.detach())
+    return FreeChain(start.order, loading.detach(), odds.detach())
 
 
-def _shrink_on_draws(target: Mixture, model: Model, draws: int, generator: torch.Generator | None) -> Model:
+def _shrink_on_draws(target: Mixture, model: FreeChain, draws: int, generator: torch.Generator | None) -> FreeChain:
     """The model with the scale on its loadings that fresh draws like best; scale 0, the diagonal, is among them."""
     rows = _draw(target, draws, generator)
     zero = torch.zeros_like(rows[0])

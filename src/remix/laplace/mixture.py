@@ -18,7 +18,7 @@ from remix.laplace.fitting.order import Edges, greedy_path
 from remix.laplace.kl import precision_kernel
 from remix.laplace.plane import Axis, plane_form
 
-__all__ = ["Component", "Mixture", "Model", "component_start", "greedy_start", "mixture"]
+__all__ = ["Component", "FreeChain", "Mixture", "component_start", "greedy_start", "mixture"]
 
 # The gap beyond which exp(-gap) is as good as 0, and the log-odds above which it is 1 in float64.
 _WIDEST = 700.0
@@ -47,7 +47,7 @@ class Component:
 
 
 @dataclass(frozen=True)
-class Model:
+class FreeChain:
     """A candidate: the order of the coordinates and, in that order, loadings x and log-odds of phi = exp(-gap).
 
     Float64 (D,). Log-odds run over the whole line, and 15 descent steps in them do what 50 in phi do.
@@ -58,14 +58,14 @@ class Model:
     odds: Tensor
 
     @classmethod
-    def of(cls, order: Tensor, loading: Tensor, gap: Tensor) -> Model:
+    def of(cls, order: Tensor, loading: Tensor, gap: Tensor) -> FreeChain:
         """From gaps >= 0, infinite ones included."""
         return cls(order, loading, (-torch.log(torch.expm1(gap.clamp(max=_WIDEST)))).clamp(max=_NARROWEST))
 
-    def scaled(self, scale: float) -> Model:
+    def scaled(self, scale: float) -> FreeChain:
         """Every correlation times scale^2; variances untouched, scale 0 is the diagonal."""
         loading = torch.atanh(scale * torch.tanh(self.loading)) if scale < 1 else self.loading
-        return Model(self.order, loading, self.odds)
+        return FreeChain(self.order, loading, self.odds)
 
     def axis(self) -> Axis:
         """The gaps -log phi on this order; differentiable in the log-odds."""
@@ -88,7 +88,7 @@ class Mixture:
             total += part.share * (part.weight[i] * part.weight[j] * kernel + part.shift[i] * part.shift[j])
         return total
 
-    def excess(self, model: Model) -> Tensor:
+    def excess(self, model: FreeChain) -> Tensor:
         """Expected negative log-likelihood per dimension of the model above that of the diagonal normal; exact.
 
         This is KL(moment-matched normal || model) / D up to a constant: 0 for the diagonal, negative is better.
@@ -103,7 +103,7 @@ class Mixture:
             trace = trace - 2 * part.share * self._pairs(part, precision.left, precision.right, precision.axis)
         return 0.5 * (trace + precision.innovation.log().sum()) / len(weight)
 
-    def distance(self, model: Model) -> Tensor:
+    def distance(self, model: FreeChain) -> Tensor:
         """Squared Frobenius distance of the correlation matrices per dimension, up to a constant; exact."""
         axis = model.axis()
         weight = torch.tanh(model.loading)[axis.rank]
@@ -138,13 +138,13 @@ def mixture(parts: Sequence[tuple[float, Tensor, Tensor, Tensor, Tensor]]) -> Mi
     return Mixture(mean, variance, tuple(components))
 
 
-def component_start(part: Component) -> Model:
+def component_start(part: Component) -> FreeChain:
     """The component itself."""
     order = part.axis.order
-    return Model.of(order, part.loading[order], part.axis.gap)
+    return FreeChain.of(order, part.loading[order], part.axis.gap)
 
 
-def greedy_start(target: Mixture) -> Model:
+def greedy_start(target: Mixture) -> FreeChain:
     """The greedy path over the mixture's own correlations, with loadings and gaps that reproduce them.
 
     Edges by decreasing |correlation| are accepted while both ends have a free side and no cycle closes. Candidates are
@@ -161,7 +161,7 @@ def greedy_start(target: Mixture) -> Model:
     loading = carried.sqrt()[order].clamp(0.05, 0.97)
     phi = torch.ones_like(sign)
     phi[1:] = (near.abs() / (loading[1:] * loading[:-1])).clamp(0.02, 0.98)
-    return Model(order, torch.atanh(loading * sign), torch.logit(phi, eps=1e-6))
+    return FreeChain(order, torch.atanh(loading * sign), torch.logit(phi, eps=1e-6))
 
 
 def _candidate_edges(target: Mixture) -> tuple[Tensor, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from remix.learning.items import Replay
@@ -40,6 +41,9 @@ class Method(ABC):
 
     by_steps: ClassVar[bool] = True
     """Whether it can go on from a model file, which keeps no more than network and memory."""
+
+    renamed: ClassVar[Mapping[str, str]] = {}
+    """Settings by the names that they had in earlier versions, whose runs are still read."""
 
     carried: ClassVar[tuple[str, ...]] = ()
     """Names of modules that are kept from task to task."""

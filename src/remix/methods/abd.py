@@ -34,7 +34,7 @@ class Abd(Generated, OneStage):
         first: training of the first task.
         later: training of later tasks.
         distillation: weight of the feature distillation.
-        generator: training of the generator, which is carried from task to task.
+        image_generator: training of the generator, which is carried from task to task.
 
     """
 
@@ -42,7 +42,7 @@ class Abd(Generated, OneStage):
     first: Training = LONG
     later: Training = LONG
     distillation: float = 0.1
-    generator: GeneratorSettings = LONG_GENERATOR
+    image_generator: GeneratorSettings = LONG_GENERATOR
 
     def losses(self, engine: Engine) -> Losses:
         """New classes among themselves, the head on everything, features as the old head sees them."""

@@ -33,7 +33,7 @@ class DeepInversion(Generated, OneStage):
         later: training of later tasks.
         distillation: weight of both distillation terms.
         temperature: that softens them.
-        generator: training of the generator, which is carried from task to task.
+        image_generator: training of the generator, which is carried from task to task.
 
     """
 
@@ -42,7 +42,7 @@ class DeepInversion(Generated, OneStage):
     later: Training = LONG
     distillation: float = 1.0
     temperature: float = 2.0
-    generator: GeneratorSettings = LONG_GENERATOR
+    image_generator: GeneratorSettings = LONG_GENERATOR
 
     def losses(self, engine: Engine) -> Losses:
         """Cross-entropy over all classes; the old model's answers on real and on generated images."""

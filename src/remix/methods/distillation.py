@@ -32,7 +32,7 @@ def projectors(engine: Engine, dim: int = 128) -> RelationalProjectors:
 
 
 def distil(
-    engine: Engine, scales: LossScales, relational: bool = True, *, together: bool = False, views: bool = False
+    engine: Engine, scales: LossScales, relational: bool = True, *, together: bool = False, augment: bool = False
 ) -> Losses:
     """Learn the new classes among themselves and keep the old model's logits on pseudo-samples and its angles.
 
@@ -42,7 +42,7 @@ def distil(
         relational: whether angles are compared; they say nothing to a frozen backbone.
         together: whether real images and pseudo-samples go through the network as one batch, so that BatchNorm
             normalises both alike, as it will when it is used. Published is one after the other.
-        views: whether pseudo-samples are cropped and mirrored at random as real images are.
+        augment: whether pseudo-samples are cropped and mirrored at random as real images are.
 
     """
     teacher, old, head = engine.teacher, engine.old_classes, engine.student.head
@@ -51,7 +51,7 @@ def distil(
 
     def losses(batch: Batch) -> dict[str, Tensor]:
         assert batch.replayed is not None
-        replayed = _another_view(engine, batch.replayed) if views else batch.replayed
+        replayed = _another_view(engine, batch.replayed) if augment else batch.replayed
         if together:
             real, pseudo = engine.pooled_together(batch.real, replayed.items)
         else:

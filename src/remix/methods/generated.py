@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from remix.inversion import (
@@ -28,12 +29,13 @@ class Generated(Method):
     """A method that replays from a generator: a new one in every task, or, where it is carried, the last one further.
 
     Attributes:
-        generator: its training; a setting of the method.
+        image_generator: its training; a setting of the method.
 
     """
 
     by_steps: ClassVar[bool] = False
-    generator: GeneratorSettings
+    renamed: ClassVar[Mapping[str, str]] = {"generator": "image_generator"}
+    image_generator: GeneratorSettings
 
     def check(self, backbone: Backbone, start: int = 0) -> None:
         """Whether a generator can make such images, and without covariances."""
@@ -41,15 +43,15 @@ class Generated(Method):
             raise ValueError(f"the method {self.name!r} generates images, so no block of the network can be frozen")
         _, height, width = backbone.input_shape
         doublings_to(height, width)  # raises for sizes that it cannot reach
-        check_prior_kind(self.name, self.generator.prior)
+        check_prior_kind(self.name, self.image_generator.prior)
 
     def dream(self, engine: Engine) -> GeneratorReplay:
         """Train the generator on the frozen teacher."""
         source = train_generator(
             _knowledge(engine),
             engine.generator,
-            self.generator,
-            network=_network(engine, self.generator),
+            self.image_generator,
+            network=_network(engine, self.image_generator),
             progress=engine.inversion_step,
             resume=engine.inversion,
         )
@@ -59,12 +61,12 @@ class Generated(Method):
 
     def dream_work(self, tasks: int) -> tuple[int, int]:
         """Images that the generator is trained on: each is made once and seen by the network once."""
-        count = self.generator.schedule.steps * self.generator.batch
+        count = self.image_generator.schedule.steps * self.image_generator.batch
         return count, count
 
     def restore_replay(self, engine: Engine) -> GeneratorReplay:
         """From the generator as it was saved."""
-        network = _network(engine, self.generator)
+        network = _network(engine, self.image_generator)
         return _replay(engine, GeneratorSource(network, _knowledge(engine), True, {}, None))
 
 

@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from remix.data import ImageDataset
 from remix.inversion import (
@@ -59,7 +59,7 @@ class Pmi(Method):
         network: of the newest classifier and the whole backbone.
         balance: of all classifiers, the backbone frozen.
         together: whether BatchNorm sees real images and pseudo-samples as one batch; published is one after the other.
-        views: whether pseudo-samples are cropped and mirrored at random, as real images are.
+        augment_replay: whether pseudo-samples are cropped and mirrored at random, as real images are.
         follow: how the Gaussians of old classes follow the network: measured again on its "dreams", as published; moved
             with the "drift" of the features of new images (then they have correlations, and all classifiers are
             balanced on draws from them instead of on pseudo-samples); or moved and scaled by the "shift" of the
@@ -77,13 +77,14 @@ class Pmi(Method):
 
     """
 
+    renamed: ClassVar[Mapping[str, str]] = {"views": "augment_replay"}
     first: Training = FIRST
     head: Training = Training(20, 0.1)
     last_block: Training = Training(20, 0.05, (10, 15))
     network: Training = Training(120, 0.01, (60, 90))
     balance: Training = Training(40, 0.005)
     together: bool = False
-    views: bool = False
+    augment_replay: bool = False
     follow: Literal["dreams", "drift", "shift"] = "dreams"
     bounded: bool = False
     scales: LossScales = LossScales()
@@ -174,7 +175,7 @@ class Pmi(Method):
     def _distil(self, engine: Engine, blocks: int | None, relational: bool = True) -> Work:
         """The newest classifier and so many of the last blocks, or all that learns."""
         scales = self.scales.for_task(engine.new_classes, engine.old_classes)
-        losses = distil(engine, scales, relational, together=self.together, views=self.views)
+        losses = distil(engine, scales, relational, together=self.together, augment=self.augment_replay)
         modules = engine.learning()
         if blocks is not None:
             modules = [block.module for block in engine.backbone.blocks()[len(engine.backbone.blocks()) - blocks :]]

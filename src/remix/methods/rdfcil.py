@@ -29,7 +29,7 @@ class Rdfcil(Generated):
         later: training of everything in later tasks.
         balance: training of the head afterwards.
         scales: weights of the losses before they follow the numbers of classes.
-        generator: training of the generator, new in every task.
+        image_generator: training of the generator, new in every task.
 
     """
 
@@ -37,7 +37,7 @@ class Rdfcil(Generated):
     later: Training = Training(160, 0.1, (80, 120))
     balance: Training = Training(40, 0.005)
     scales: LossScales = LossScales(local=0.5, head=0.0)
-    generator: GeneratorSettings = GeneratorSettings()
+    image_generator: GeneratorSettings = GeneratorSettings()
 
     def stages(self, step: Step) -> list[Stage]:
         """Everything at once, then the head alone."""
