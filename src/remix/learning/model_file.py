@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from remix._version import __version__
 from remix.data import Preprocessing
@@ -76,7 +76,6 @@ class Model:
             raise ValueError(f"the backbone has {blocks} blocks, {str(self.frozen)[:60]} of them cannot be frozen")
         memory, backbone = self.memory or Memory(), self.classifier.backbone
         _check_memory(memory, backbone, self.classes)
-        assert isinstance(backbone, nn.Module)
         _check_answers(self.classifier, check_layers(memory.layers, backbone))
 
     def to(self, device: torch.device) -> Model:

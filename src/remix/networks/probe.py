@@ -40,7 +40,6 @@ def same(one: Tensor, other: Tensor) -> bool:
 
 def block_shapes(backbone: Backbone) -> list[tuple[int, ...]]:
     """What each block receives, without the batch axis, and last what the last one gives."""
-    assert isinstance(backbone, nn.Module)
     with evaluating(backbone):
         x = probe_images(backbone, backbone.input_shape)
         shapes = [tuple(x.shape[1:])]
@@ -59,8 +58,6 @@ def check_backbone(backbone: Backbone) -> None:
             or ``pooled`` is not ``pool`` of ``features`` with length ``feature_dim``.
 
     """
-    if not isinstance(backbone, nn.Module):
-        raise TypeError(f"a backbone must be an nn.Module, got {type(backbone).__name__}")
     if not isinstance(backbone, Backbone):
         raise TypeError(f"{type(backbone).__name__} is not a backbone: derive it from remix.networks.Backbone")
     name = type(backbone).__name__

@@ -117,8 +117,6 @@ def _usual_options(name: str, weights: Mapping[str, Tensor]) -> dict[str, object
 
 
 def _load(backbone: Backbone, weights: dict[str, Tensor], path: str | Path) -> LinearHead | None:
-    if not isinstance(backbone, nn.Module):
-        raise TypeError(f"a backbone must be an nn.Module, got {type(backbone).__name__}")
     own = backbone.state_dict()
     head = {key: value for key, value in weights.items() if _HEAD_KEY.fullmatch(key) and key not in own}
     trunk = {_our_key(backbone, key): value for key, value in weights.items() if key not in head}

@@ -23,6 +23,7 @@ from remix.experiments.run_parts import load_tasks
 from remix.experiments.sweep import Job, finish_jobs, make_job, parse_seeds, run_name
 from remix.experiments.sweep_runners import run_locally
 from remix.learning.team import as_device
+from remix.networks import Backbone
 from remix.reproduce.targets import Listener, Reproduction
 from remix.support.display import duration
 
@@ -213,7 +214,7 @@ class _Estimate:
 def seconds_per_image(config: RunConfig, steps: int = 3) -> float:
     """Forward and backward, the best of some batches on one thread, since runs side by side have one each."""
     device = as_device(config.accelerator)
-    backbone: Any = create_network(config)
+    backbone = create_network(config)
     backbone = backbone.to(device).train()
     shape = (config.batch_size, *backbone.input_shape)
     images = torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(device)
@@ -225,7 +226,7 @@ def seconds_per_image(config: RunConfig, steps: int = 3) -> float:
         torch.set_num_threads(threads)
 
 
-def _step(backbone: Any, images: Tensor) -> float:
+def _step(backbone: Backbone, images: Tensor) -> float:
     clock = time.process_time if images.device.type == "cpu" else time.perf_counter  # other programs do not count
     began = clock()
     loss = backbone.pooled(images).sum()
