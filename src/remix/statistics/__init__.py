@@ -27,6 +27,7 @@ from remix.statistics.places import (
     resolution_points,
     resolution_shapes,
 )
+from remix.statistics.published_laplace import CodeLaplace, PaperLaplace
 from remix.statistics.records import ClassRecord, TaskRecord
 from remix.statistics.selector_training import SelectorRecipe, train_selectors
 from remix.statistics.selectors import Selectors, compensate, contrastive_loss, select_features
@@ -38,6 +39,7 @@ __all__ = [
     "ClassGaussians",
     "ClassMeter",
     "ClassRecord",
+    "CodeLaplace",
     "Covariance",
     "DamagedFileError",
     "Dense",
@@ -52,6 +54,7 @@ __all__ = [
     "Memory",
     "Meter",
     "NonFiniteActivationError",
+    "PaperLaplace",
     "Point",
     "Reservoir",
     "RunningMoments",

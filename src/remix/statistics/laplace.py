@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -15,6 +15,9 @@ from remix.statistics.covariance import COVARIANCE_LIMIT, Covariance, Measured, 
 from remix.statistics.layers import LayerStatistics
 from remix.statistics.moments import mixture
 from remix.statistics.statistic import Tensors, integers
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["Laplace"]
 
@@ -68,7 +71,7 @@ class Laplace(Covariance):
         return {"dct": list(basis.layout)}
 
     @classmethod
-    def from_tensors(cls, tensors: Tensors, described: Mapping[str, Any]) -> Laplace:
+    def from_tensors(cls, tensors: Tensors, described: Mapping[str, Any]) -> Self:
         """Make it again."""
         vectors = {name: tensors.pop(name) for name in ("loc", "diag", "weight", "coord")}
         channels, height, width = integers(described["dct"]) if "dct" in described else (0, 0, 0)
@@ -92,15 +95,15 @@ class Laplace(Covariance):
         known = [normal.covariance for _, normal in normals]
         return cls(_fit_moments(exact.mean, exact.covariance(), samples, layers[0].mean.dtype, known))
 
-    def rescale(self, mean: Tensor, variance: Tensor) -> Laplace:
+    def rescale(self, mean: Tensor, variance: Tensor) -> Self:
         """The same correlations; not in another basis, where variances are not those of coordinates."""
         if self.normal.basis is not None:
             raise ValueError("has a covariance in another basis: its variances cannot be set")
-        return Laplace(_with_moments(self.normal, mean, variance))
+        return type(self)(_with_moments(self.normal, mean, variance))
 
-    def to(self, device: torch.device | str) -> Laplace:
+    def to(self, device: torch.device | str) -> Self:
         """The same on another device."""
-        return Laplace(_moved(self.normal, device))
+        return type(self)(_moved(self.normal, device))
 
     def check(self, dim: int) -> None:
         """One normal of so many coordinates."""

@@ -15,8 +15,8 @@ from remix.laplace.basis import Dct2
 from remix.laplace.fitting.rows import Rows
 
 __all__ = [
-    "Batch", "FrobeniusRecipe", "Parameters", "batches_at_hand", "batches_in_passes", "descend", "frobenius_error",
-    "frobenius_terms",
+    "Batch", "FrobeniusRecipe", "Parameters", "batches_at_hand", "batches_in_passes", "descend", "descend_on_matrix",
+    "frobenius_error", "frobenius_terms",
 ]  # fmt: skip
 
 Parameters = tuple[Tensor, Tensor, Tensor]
@@ -171,6 +171,45 @@ def descend(
     if watch is not None:
         watch(recipe.steps, present())
     return present()
+
+
+def descend_on_matrix(
+    target: Tensor, recipe: FrobeniusRecipe, correlation: bool = False, start: Parameters | None = None
+) -> Parameters:
+    """(diag, weight, coord) of the recipe for a covariance matrix (D, D), by the mean over its entries of the squares.
+
+    Args:
+        target: the matrix; of ``correlation``, only its correlations count, and so do those of the model: its variances
+            are left as they happen to be.
+        recipe: settings; batches mean nothing here.
+        correlation: see ``target``.
+        start: where to begin, instead of where the recipe does.
+
+    """
+    scale = target.diagonal().rsqrt()
+    wanted = scale[:, None] * target * scale if correlation else target
+    size = len(target)
+    raw, weight = target.new_zeros(size), target.new_full((size,), 0.1)
+    coord = torch.linspace(-1, 1, size, dtype=target.dtype, device=target.device)
+    if start is not None:
+        diag, weight, coord = (part.detach().to(target).clone() for part in start)
+        raw = torch.expm1((diag - recipe.floor).clamp_min(1e-8)).log()  # the inverse of softplus
+    raw, weight, coord = (part.requires_grad_() for part in (raw, weight, coord))
+    groups = [{"params": [raw, weight], "lr": recipe.lr}, {"params": [coord], "lr": recipe.coord_lr}]
+    optimiser = torch.optim.Adam(groups)
+    for step in range(recipe.steps):
+        factor = recipe.schedule(step / recipe.steps) if recipe.schedule else 1.0
+        for group, rate in zip(optimiser.param_groups, (recipe.lr, recipe.coord_lr), strict=True):
+            group["lr"] = factor * rate
+        diag = torch.nn.functional.softplus(raw) + recipe.floor
+        model = torch.diag(diag) + torch.outer(weight, weight) * torch.exp(-(coord[:, None] - coord).abs())
+        if correlation:
+            spread = model.diagonal().rsqrt()
+            model = spread[:, None] * model * spread
+        gradients = torch.autograd.grad((model - wanted).square().mean(), (raw, weight, coord))
+        raw.grad, weight.grad, coord.grad = gradients
+        optimiser.step()
+    return (torch.nn.functional.softplus(raw) + recipe.floor).detach(), weight.detach(), coord.detach()
 
 
 def batches_at_hand(v: Tensor, size: int | None, generator: torch.Generator) -> Iterator[Batch]:
