@@ -57,6 +57,27 @@ def test_channel_kl_against_dense_gaussians(layers, evaluate, images, kind):
     torch.testing.assert_close(value, torch.stack(expected).mean(), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["diagonal", "laplace", "dense"])
+def test_the_frobenius_form_is_the_distance_of_covariances_and_so_are_its_gradients(layers, evaluate, images, kind):
+    chosen = channel_layers(layers)[:3]
+    inputs = images.clone().requires_grad_()
+    value, _, activations = evaluate(CovariancePrior(chosen, kind, "frobenius"), inputs)
+    expected = []
+    for layer in chosen:
+        covariance = layer.view.rows(activations[layer.point]).mT.cov(correction=0)
+        sigma = layer.variance.diag() if kind == "diagonal" else layer.prior(kind).covariance_matrix
+        expected.append((covariance - sigma).square().sum() / layer.dim)
+    naive = torch.stack(expected).mean()
+    torch.testing.assert_close(value, naive, rtol=1e-6, atol=1e-9)
+    ours, theirs = (torch.autograd.grad(one, inputs, retain_graph=True)[0] for one in (value, naive))
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-9)
+
+
+def test_the_frobenius_form_of_maps_is_refused(map_layers):
+    with pytest.raises(ValueError, match=r"'frobenius' compares covariance matrices of at most 1,024 channels"):
+        CovariancePrior(map_layers["laplace"], "laplace", "frobenius")
+
+
 @pytest.mark.parametrize("kind", ["laplace", "laplace-dct"])
 @pytest.mark.parametrize("form", ["nll", "typical"])
 def test_map_priors_against_a_dense_likelihood(map_layers, evaluate, images, kind, form):

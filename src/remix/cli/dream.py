@@ -28,7 +28,7 @@ def dream(
     count: int = 8,
     strategy: Literal["layerwise", "pixels", "pyramid", "generator"] | None = None,
     prior: Literal["laplace", "laplace-dct", "diagonal", "dense", "none"] | None = None,
-    form: Literal["typical", "nll", "kl"] = "typical",
+    form: Literal["typical", "nll", "kl", "frobenius"] = "typical",
     prior_weight: float | None = None,
     steps: int | None = None,
     batch: int | None = None,
@@ -62,7 +62,7 @@ def dream(
             pixels up.
         prior: Covariance of the activations that images are held to. By default laplace, or diagonal without it.
         form: How images are held to --prior: typical - as far from the mean as real ones; nll - as likely as can be;
-            kl - the whole batch distributed as real ones.
+            kl - the whole batch distributed as real ones; frobenius - its covariance near that of real ones.
         prior_weight: Weight of the prior in the objective. By default 0.5 layerwise, 1 pixels and generator, 5 pyramid.
         steps: Steps of the longest phase; the others keep their proportion. By default 160 layerwise, 500 pixels and
             pyramid, 1000 generator.

@@ -55,6 +55,7 @@ class CovariancePrior(Loss):
     basis), ``dense``, and whatever else `LayerStatistics.prior` gives. Forms: ``nll`` and ``typical`` (see
     `form_of_quadratic`), and ``kl``: the divergence of the batch's Gaussian from the model's; for views with one row
     per image, whose batch covariance is singular, it is that of the coordinates after whitening, taken as independent.
+    ``frobenius``: |S - Sigma|^2 / D between the covariances of batch and model, which says nothing of the means.
 
     Args:
         layers: statistics; each must hold a covariance of this kind.
@@ -137,6 +138,8 @@ class _Other(NamedTuple):
 
 
 def _layer_prior(layer: LayerStatistics, kind: PriorKind, form: Form) -> _Quadratic | _Other:
+    if form == "frobenius":
+        return _frobenius_prior(layer, kind)
     if kind == "diagonal":
         moments = LayerMoments(layer, full=False)
         if form == "kl":
@@ -163,6 +166,27 @@ def _layer_prior(layer: LayerStatistics, kind: PriorKind, form: Form) -> _Quadra
         _RowForms(layer, prior),
         lambda one, _: form_of_quadratic(one.average, logdet.to(one.average), layer.dim, form),
     )
+
+
+def _frobenius_prior(layer: LayerStatistics, kind: PriorKind) -> _Other:
+    if kind == "laplace-dct" or layer.view.per_image or layer.dim > _MOMENT_LIMIT:
+        raise ValueError(
+            f"the form 'frobenius' compares covariance matrices of at most {_MOMENT_LIMIT:,} channels, which "
+            f"'{layer.key}' has none of: use another form, or statistics of channels"
+        )
+    if kind == "diagonal":
+        model = torch.diag(layer.variance)
+    else:
+        model = layer.prior(kind).covariance_matrix.detach()  # type: ignore[attr-defined]
+    return _Other(LayerMoments(layer, full=True), lambda measured, _: _frobenius_distance(layer, measured, model))
+
+
+def _frobenius_distance(layer: LayerStatistics, measured: BatchAverage, model: Tensor) -> Tensor:
+    """|S - Sigma|^2 / D. The norm of S stays in: without it the value would have no lower bound."""
+    shift, second = moments_about(layer.mean, measured)
+    products = second if second.dim() == 2 else second[:, None]  # of one coordinate
+    covariance = products - torch.outer(shift, shift)
+    return (covariance - model.to(covariance)).square().sum() / layer.dim
 
 
 def _without_checks(normal: LaplaceNormal) -> LaplaceNormal:

@@ -71,7 +71,7 @@ class PriorSettings:
 
     Attributes:
         kind: "none", "diagonal", "laplace", "laplace-dct", "dense" or another registered kind of covariance.
-        form: "nll", "typical" or "kl".
+        form: "nll", "typical", "kl" or "frobenius".
         weight: of the mean over layers.
 
     """

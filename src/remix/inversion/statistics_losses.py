@@ -29,7 +29,7 @@ __all__ = [
     "linear_forms",
 ]
 
-Form = Literal["nll", "typical", "kl"]
+Form = Literal["nll", "typical", "kl", "frobenius"]
 Direction = Literal["batch-to-model", "model-to-batch"]
 FORMS: tuple[Form, ...] = get_args(Form)
 T = TypeVar("T")
