@@ -104,6 +104,22 @@ def test_every_requirement_is_pinned():
     assert not {name for name in wanted if name.lower().replace("_", "-") not in plain}
 
 
+def test_what_the_page_for_developers_names_exists():
+    text = (ROOT / "DEVELOPERS.md").read_text()
+    paths = set(re.findall(r"`([\w.-]+(?:/[\w.-]*)+|\w+\.(?:py|toml|txt|md))`", text))
+    data = {"cifar-100-binary/", "imagenette/", "weights/", "ROOM/MODULE.py", "tests/ROOM/test_MODULE.py"}
+    assert {"tests/test_house.py", "native/isa.h"} <= paths
+    places = [ROOT, PACKAGE, *(PACKAGE / room for room in ROOMS)]
+    assert not {path for path in paths - data if not any((place / path).exists() for place in places)}
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
+    named = re.findall(r"`make ([a-z]+)", text)
+    assert named[0] == "check"
+    assert set(named) <= targets
+    for module in re.findall(r"`python -m ([\w.]+)", text):
+        path = ROOT / module.replace(".", "/")
+        assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), module
+
+
 @pytest.mark.parametrize(
     ("setting", "value"), [("CXX", "/bin/false"), ("CXX", "/no/such/compiler"), ("REMIX_NO_NATIVE", "1")]
 )

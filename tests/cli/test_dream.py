@@ -180,6 +180,7 @@ def pressed(monkeypatch):
     return after
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("strategy", "steps", "images"),
     [("layerwise", 1, 0), ("layerwise", 13, 6), ("pixels", 9, 12), ("pyramid", 4, 6), ("generator", 2, None)],

@@ -47,6 +47,7 @@ def test_a_signal_to_end_leaves_no_half_written_file(number, tmp_path):
     assert os.listdir(tmp_path) == ["extension.py"]
 
 
+@pytest.mark.slow
 def test_who_ignores_that_the_terminal_is_closed_goes_on(tmp_path):
     ignored = {"preexec_fn": lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)}  # as nohup does
     with started(tmp_path, "import os, signal; os.kill(os.getpid(), signal.SIGHUP)", **ignored) as process:

@@ -16,6 +16,7 @@ from remix.deploy.export import SUFFIXES, export
 FORMATS = list(SUFFIXES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", FORMATS)
 def test_every_format_is_written(remix, model_file, format):
     before = model_file.read_bytes()

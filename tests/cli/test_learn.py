@@ -182,6 +182,7 @@ def test_a_name_too_long_for_a_model_is_refused_before_training(place, capsys, t
     assert "characters" in text
 
 
+@pytest.mark.slow
 def test_a_real_ctrl_c_ends_with_one_sentence_and_no_file(place, tmp_path):
     words = ["learn", place / "first", "--backbone", "convnet8", "--epochs", "5000", "--patience", "5000"]
     process = subprocess.Popen(

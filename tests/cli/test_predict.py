@@ -199,6 +199,7 @@ def test_a_standard_input_without_names(remix, model_file, monkeypatch):
     assert "a line does not end" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["predict", "evaluate"])
 def test_pipes_and_devices_do_not_keep_it_waiting(model_file, digits, tmp_path, command):
     folder = shutil.copytree(digits, tmp_path / "photos")
@@ -226,6 +227,7 @@ def remix_process(*words, **options) -> subprocess.Popen:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_had_enough(model_file, digits):
     process = remix_process("predict", model_file, digits, digits, "--batch", "1", "--format", "csv")
     process.stdout.readline()
@@ -234,6 +236,7 @@ def test_a_reader_that_has_had_enough(model_file, digits):
     assert process.wait() == 141
 
 
+@pytest.mark.slow
 def test_a_terminal_that_knows_few_letters(model_file, digits):
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
     process = remix_process("predict", model_file, digits / "drei ³" / "0.png", env=environment)
@@ -242,6 +245,7 @@ def test_a_terminal_that_knows_few_letters(model_file, digits):
     assert b"drei \\xb3" in out
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_with_one_sentence(model_file):
     """A pipe that nobody writes to keeps the command waiting."""
     process = remix_process("predict", model_file, "-", "--format", "csv", stdin=subprocess.PIPE)

@@ -76,6 +76,7 @@ def test_dreams_are_images_of_the_classes_asked_for(two_steps):
         two_steps.dream(["cat"])
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_model():
     one, two, other = (learner(seed=seed) for seed in (3, 3, 4))
     for found in (one, two, other):

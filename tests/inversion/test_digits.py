@@ -21,6 +21,8 @@ from remix.inversion import (
     train_generator,
 )
 
+pytestmark = pytest.mark.slow
+
 LABELS = balanced_labels(range(10), 100)
 
 # Chance is 0.1. The least of ten seeds and of every instruction set was 0.80 and 0.87 layer by layer, 0.65 from pixels,

@@ -70,6 +70,7 @@ def test_moments_are_those_measured_where_the_network_is_watched(knowledge):
     assert list(knowledge.block_inputs) == names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prior", ["none", "diagonal", "laplace", "dense"])
 @pytest.mark.parametrize("start", [0, 1])
 def test_dreams_have_the_features_and_statistics_asked_for(knowledge, targets, prior, start):

@@ -147,6 +147,7 @@ def doubled(sigma: LaplaceCovariance) -> LaplaceCovariance:
     return LaplaceCovariance(*(v.double() for v in sigma.tensors().values()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["unit gaps", "slow decay", "clusters of ties", "one correlation length"])
 @pytest.mark.parametrize("dim", [1000, 10**6])
 def test_float32_against_float64(kind: str, dim: int) -> None:
@@ -222,6 +223,7 @@ def test_many_long_rows_at_once_are_as_a_few_at_a_time(dim: int) -> None:
 # --- threads ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 @pytest.mark.parametrize(("rows", "dim"), [(1, 70_001), (2, 9001), (17, 3001), (50, 1000), (33, 7)])
 @pytest.mark.usefixtures("native")

@@ -117,6 +117,7 @@ def uses(normal: LaplaceNormal, leaves: Sequence[Tensor]) -> dict[str, Tensor]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(), (2,)], ids=["one", "broadcast"])
 @pytest.mark.parametrize("tracked", [True, False], ids=["trained", "constant"])
 @pytest.mark.parametrize("change", CHANGES)

@@ -59,6 +59,7 @@ def test_two_tasks(name: str) -> None:
     assert engine.replay is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*METHODS, DRIFTING])
 def test_the_same_seed_gives_the_same_bits(name: str) -> None:
     first, again, other = learned(name), learned(name), learned(name, seed=1)

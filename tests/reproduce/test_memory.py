@@ -8,6 +8,7 @@ from remix.cli import main
 from remix.reproduce import memory as reproduce_memory
 
 
+@pytest.mark.slow
 def test_memory_table_has_the_bytes_of_the_files(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(reproduce_memory, "MAPS", {"layer4, 512 x 7 x 7": 25_088})
     main(["reproduce", "memory", "--out", str(tmp_path / "out")])

@@ -21,6 +21,7 @@ def maps():
     return x.flatten(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transform", [None, "dct"])
 @pytest.mark.parametrize("memory", [4 << 30, 384 * (1000 + 12 * 25)])
 def test_dead_channels_and_pixels(maps, transform, memory):
@@ -34,6 +35,7 @@ def test_dead_channels_and_pixels(maps, transform, memory):
     assert torch.isfinite(normal.log_prob(maps + 0.1)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", range(2, 10))
 def test_very_few_images(maps, rows):
     normal = fit(maps[:rows], layout=LAYOUT, transform=None)

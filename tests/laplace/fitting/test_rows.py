@@ -149,6 +149,7 @@ def test_by_default_small_rows_stay_in_memory(rows):
     assert not open_rows(rows, MEMORY).streamed
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_rows():
     """96 MB of rows from a source that starts anew, fitted in 30 MB: read in passes, never kept."""
     code = """
