@@ -143,7 +143,7 @@ def learn(
     try:
         with Display(console) as display:
             learner.monitor = LearningMonitor(display, bool(known) and learner.dreams)
-            outcome = learner.learn_intake(data, learner.settings, extend=extend, name=name or "")
+            step = learner.learn_intake(data, learner.settings, extend=extend, name=name or "")
     except (TrainingStoppedError, InversionStoppedError) as error:
         say(console, f"remix learn: {error}; nothing was written", "red")
         sys.exit(1)
@@ -158,7 +158,7 @@ def learn(
         say(console, f"note: {check} has none of the model's classes, so nothing was tested on it")
     for note in learner.notes:
         say(console, f"note: {note}")
-    console.print(_table(learner.model, outcome.step, len(known), before, after))
+    console.print(_table(learner.model, step, len(known), before, after))
     _say_skipped(console, data.skipped + (after.skipped if after is not None else ()))
     megabytes = target.stat().st_size / 2**20
     say(console, f"{target}: {len(learner.classes)} classes, {megabytes:.1f} MB, no image in it")

@@ -15,7 +15,7 @@ from remix.data.intake import take_in
 from remix.deploy.dream_options import DreamOptions
 from remix.deploy.dream_plan import make_plan
 from remix.deploy.recipe import LearnSettings, frozen_blocks, make_recipe
-from remix.deploy.step import new_engine
+from remix.deploy.step import new_engine, renamed
 from remix.learning import LearnStep, Model, Monitor
 from remix.networks import (
     Backbone,
@@ -127,7 +127,7 @@ def adopted_model(
             raise DataError(
                 f"the data have no image of {', '.join(missing[:5])}: some of every class are needed, or data=None"
             )
-        measured, held = (_by_name(part, classes) for part in (whole.train, whole.held))
+        measured, held = (renamed(part, classes) for part in (whole.train, whole.held))
     model = _measured(model, measured, held, laplace=data is not None, settings=settings, monitor=monitor)
     return model, tuple(notes)
 
@@ -212,15 +212,7 @@ def _measured(
     )  # fmt: skip
 
 
-def _by_name(data: ImageDataset, classes: tuple[str, ...]) -> ImageDataset:
-    """The same images with the labels that the network has for their classes."""
-    places = torch.tensor([classes.index(one) for one in data.classes])
-    return ImageDataset(data.images, places[data.labels], classes)
-
-
 def _check_rebuilt(built: Backbone, adopted: Backbone, name: str) -> None:
-    assert isinstance(built, nn.Module)
-    assert isinstance(adopted, nn.Module)
     shapes = [{k: tuple(v.shape) for k, v in one.state_dict().items()} for one in (built, adopted)]
     if shapes[0] != shapes[1]:
         different = sorted({*shapes[0].items()} ^ {*shapes[1].items()})

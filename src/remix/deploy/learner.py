@@ -15,7 +15,7 @@ from remix.deploy.adoption import adopted_model
 from remix.deploy.dream_options import DreamOptions
 from remix.deploy.dream_plan import make_plan
 from remix.deploy.recipe import LearnSettings, step_methods
-from remix.deploy.step import LearnOutcome, learn_step, opened
+from remix.deploy.step import learn_step, opened
 from remix.learning import LearnStep, Model, Monitor, Team, load_model, save_model
 from remix.methods import create_method
 from remix.networks import backbone_options, list_heads, open_module, open_network
@@ -228,27 +228,24 @@ class Learner:
         settings = _settings(
             self.settings if not self.history else replace(self.settings, freeze=None, size=None), changes
         )
-        outcome = self.learn_intake(self.intake(data, classes, settings), settings, extend=extend, name=name or "")
-        return outcome.step
+        return self.learn_intake(self.intake(data, classes, settings), settings, extend=extend, name=name or "")
 
     def intake(self, data: Any, classes: Sequence[str] | None = None, settings: LearnSettings | None = None) -> Intake:
         """Data as this learner's network takes them."""
         chosen = settings or self.settings
         return take_in(data, self.preprocessing, classes=classes, holdout=chosen.holdout, seed=chosen.seed)
 
-    def learn_intake(
-        self, data: Intake, settings: LearnSettings, *, extend: bool = False, name: str = ""
-    ) -> LearnOutcome:
+    def learn_intake(self, data: Intake, settings: LearnSettings, *, extend: bool = False, name: str = "") -> LearnStep:
         """The step itself, on data that were read."""
         if self._team is None:
             self._team = _team(self.device)
-        outcome = learn_step(
+        model, notes = learn_step(
             self._network, self._model, data, self.method, settings, extend=extend, name=name, head=self.head,
             team=self._team, monitor=self.monitor,
         )  # fmt: skip
-        self._model, self._network = outcome.model, opened(outcome.model)
-        self.notes, self.skipped = outcome.notes, data.skipped
-        return outcome
+        self._model, self._network = model, opened(model)
+        self.notes, self.skipped = notes, data.skipped
+        return model.history[-1]
 
     # --- use ---
 

@@ -20,7 +20,7 @@ from remix.data import ImageDataset, Preprocessing, Splits, load
 from remix.deploy.evaluation import confusion_counts
 from remix.learning import Model
 from remix.networks import Backbone
-from remix.networks.probe import evaluating, probe_images
+from remix.networks.probe import block_shapes, evaluating, probe_images
 from remix.statistics import (
     ClassGaussians,
     ClassMeter,
@@ -189,25 +189,14 @@ def map_points(model: Model, maps: Sequence[str] | None = None) -> list[Point]:
     if maps is None:
         return batchnorm_points(backbone) or list(block_input_points(backbone).values())
     names = [block.name for block in backbone.blocks()]
-    if list(maps) == ["stages"]:
-        return [Point(name, "output") for name in _stage_ends(model)]
+    if list(maps) == ["stages"]:  # the stem is none if its size goes on
+        shapes = block_shapes(backbone)[1:]
+        ends = {shape[1:]: name for name, shape in zip(names, shapes, strict=True) if len(shape) == 3}
+        return [Point(name, "output") for name in ends.values()]
     for name in maps:
         if name not in names:
             raise ValueError(f"--maps knows stages and the blocks {', '.join(names)}, got {name!r}")
     return [Point(name, "output") for name in maps]
-
-
-def _stage_ends(model: Model) -> list[str]:
-    """The last block of every size of maps; the stem is no stage if its size goes on."""
-    backbone: Any = model.classifier.backbone
-    ends: dict[tuple[int, ...], str] = {}
-    with evaluating(backbone):
-        x = probe_images(backbone, model.preprocessing.shape)
-        for block in backbone.blocks():
-            x = block(x)
-            if x.dim() == 4:
-                ends[tuple(x.shape[2:])] = block.name
-    return list(ends.values())
 
 
 def map_bytes(model: Model, maps: Sequence[str] | None = None) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -27,26 +27,10 @@ from remix.learning import (
 from remix.networks import Classifier, Items, OpenedNetwork, create_head
 from remix.statistics import Memory
 
-__all__ = ["LearnOutcome", "learn_step", "new_engine", "opened"]
+__all__ = ["learn_step", "new_engine", "opened", "renamed"]
 
 _TESTED_DREAMS = 0.2  # of the pseudo-samples are not trained on but tested on
 _ENOUGH_DREAMS = 20
-
-
-@dataclass(frozen=True, eq=False)
-class LearnOutcome:
-    """What a step gave.
-
-    Attributes:
-        model: the new one; the old one is unchanged.
-        step: what its history says of it.
-        notes: what a person should know.
-
-    """
-
-    model: Model
-    step: LearnStep
-    notes: tuple[str, ...]
 
 
 def opened(model: Model) -> OpenedNetwork:
@@ -69,7 +53,7 @@ def learn_step(
     head: str = "linear",
     team: Team | None = None,
     monitor: Monitor | None = None,
-) -> LearnOutcome:
+) -> tuple[Model, tuple[str, ...]]:
     """Learn the classes of the data.
 
     Args:
@@ -83,6 +67,9 @@ def learn_step(
         head: kind of head in the first step.
         team: device and precision.
         monitor: told of everything that happens.
+
+    Returns:
+        the new model, whose history ends with this step, and notes for the person.
 
     Raises:
         DataError: for a class that is known already, or a single class to begin with.
@@ -122,7 +109,7 @@ def learn_step(
     top = copy.deepcopy(model.classifier.head) if model else create_head(head, backbone.feature_dim)
     memory = model.memory if model else None
     engine = new_engine(Classifier(backbone, top), preprocessing, recipe, frozen, memory, settings.seed, team, monitor)
-    train, held = (_renamed(part, names) for part in (data.train, data.held))
+    train, held = (renamed(part, names) for part in (data.train, data.held))
     watch, notes = _Watch(engine, held), list[str]()
     if len(held):
         engine.best = BestEpoch(watch.judge, recipe.patience)
@@ -137,7 +124,7 @@ def learn_step(
         engine.student.cpu().requires_grad_(True).eval(), network.name, dict(network.options), names, preprocessing,
         engine.memory.to("cpu"), network.provenance, (*(model.history if model else ()), step), frozen,
     )  # fmt: skip
-    return LearnOutcome(learned, step, tuple(notes))
+    return learned, tuple(notes)
 
 
 def new_engine(
@@ -199,7 +186,7 @@ class _Watch:
         return {"new classes, held-out images" if old_classes else "held-out images": 100 * right / count}
 
 
-def _renamed(data: ImageDataset, names: tuple[str, ...]) -> ImageDataset:
+def renamed(data: ImageDataset, names: tuple[str, ...]) -> ImageDataset:
     """The same images with labels that are places in ``names``."""
     place = {name: label for label, name in enumerate(names)}
     places = torch.tensor([place[one] for one in data.classes])
