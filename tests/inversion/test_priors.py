@@ -1,3 +1,4 @@
+import copy
 import math
 from dataclasses import replace
 
@@ -162,7 +163,7 @@ def test_a_new_kind_of_covariance_is_a_prior_once_it_is_registered(layers, evalu
 
         kind, title = "block", "blocks"
 
-    monkeypatch.setattr("remix.statistics.covariance._KINDS", dict(covariance._KINDS))
+    monkeypatch.setattr("remix.statistics.covariance._KINDS", copy.copy(covariance._KINDS))
     with pytest.raises(ValueError, match="unknown prior 'block'"):
         PriorSettings("block")
     register_covariance(Block)

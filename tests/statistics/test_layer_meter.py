@@ -130,7 +130,7 @@ def test_zero_variance_channels_get_a_small_variance_and_no_correlation(network,
 
 
 def test_bad_requests_are_told_before_or_at_the_first_batch(network, images):
-    with pytest.raises(ValueError, match="unknown kind of covariance 'full'"):
+    with pytest.raises(ValueError, match="no kind of covariance 'full'"):
         measure_layers(network, [images], POINTS, kinds=("full",))
     with pytest.raises(ValueError, match="unknown view"):
         measure_layers(network, [images], POINTS, "pixels")

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from remix.learning.method import Method
+from remix.support.registry import Registry
 from remix.support.text import did_you_mean
 
 __all__ = ["create_method", "list_methods", "method", "method_class"]
 
-_METHODS: dict[str, type[Method]] = {}
+_METHODS: Registry[type[Method]] = Registry("method")
 Kind = TypeVar("Kind", bound=type[Method])
 
 
@@ -24,10 +25,8 @@ def method(name: str) -> Callable[[Kind], Kind]:
     """
 
     def register(kind: Kind) -> Kind:
-        if name in _METHODS and _METHODS[name].__qualname__ != kind.__qualname__:
-            raise ValueError(f"there is a method {name!r} already: {_METHODS[name].__qualname__}")
+        _METHODS.register(name, kind)
         kind.name = name
-        _METHODS[name] = kind
         return kind
 
     return register
@@ -40,9 +39,7 @@ def method_class(name: str) -> type[Method]:
         ValueError: for an unknown name; the message says what to type instead.
 
     """
-    if name not in _METHODS:
-        raise ValueError(f"there is no method {name!r}{did_you_mean(name, _METHODS)}; there are: {', '.join(_METHODS)}")
-    return _METHODS[name]
+    return _METHODS.find(name)
 
 
 def create_method(name: str, **settings: Any) -> Method:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, normalize
 
-from remix.support.text import did_you_mean
+from remix.support.registry import Registry
 
 __all__ = ["CosineHead", "Head", "LinearHead", "create_head", "described_head", "list_heads", "register_head"]
 
@@ -78,7 +78,7 @@ class Head(nn.Module):
         return copy.deepcopy(self)
 
 
-_HEADS: dict[str, type[Head]] = {}
+_HEADS: Registry[type[Head]] = Registry("head")
 Kind = TypeVar("Kind", bound=type[Head])
 
 
@@ -91,10 +91,8 @@ def register_head(name: str) -> Callable[[Kind], Kind]:
     """
 
     def register(kind: Kind) -> Kind:
-        if name in _HEADS and _HEADS[name].__qualname__ != kind.__qualname__:
-            raise ValueError(f"there is a head {name!r} already: {_HEADS[name].__qualname__}")
+        _HEADS.register(name, kind)
         kind.kind = name
-        _HEADS[name] = kind
         return kind
 
     return register
@@ -107,7 +105,7 @@ def list_heads() -> list[str]:
 
 def create_head(name: str, feature_dim: int, **options: Any) -> Head:
     """A head without classes, by name. Raises ValueError for an unknown one, TypeError for an unknown option."""
-    return _head_class(name)(feature_dim, **options)
+    return _HEADS.find(name)(feature_dim, **options)
 
 
 def described_head(feature_dim: int, described: Mapping[str, Any]) -> Head:
@@ -117,14 +115,7 @@ def described_head(feature_dim: int, described: Mapping[str, Any]) -> Head:
 
 def head_class_of(described: Mapping[str, Any]) -> type[Head]:
     """Of a description; earlier versions knew only linear heads and did not say so. Raises ValueError."""
-    return _head_class(str(described.get("kind", LinearHead.kind)))
-
-
-def _head_class(name: str) -> type[Head]:
-    if name not in _HEADS:
-        known = list_heads()
-        raise ValueError(f"there is no head {name[:60]!r}{did_you_mean(name, known)}; there are: {', '.join(known)}")
-    return _HEADS[name]
+    return _HEADS.find(str(described.get("kind", LinearHead.kind)))
 
 
 @register_head("linear")

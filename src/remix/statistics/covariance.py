@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from remix.statistics.statistic import Tensors
+from remix.support.registry import Registry
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -110,15 +111,15 @@ class Covariance(ABC):
         return None
 
 
-_KINDS: dict[str, type[Covariance]] = {}
+_KINDS: Registry[type[Covariance]] = Registry("kind of covariance")
 Kind = TypeVar("Kind", bound=type[Covariance])
 
 
 def register_covariance(kind: Kind) -> Kind:
     """Decorate a `Covariance` so that it can be measured and be a prior. Raises ValueError if its name is taken."""
-    if kind.kind in ("none", "diagonal") or _KINDS.get(kind.kind, kind).__qualname__ != kind.__qualname__:
-        raise ValueError(f"there is a kind of covariance {kind.kind!r} already")
-    _KINDS[kind.kind] = kind
+    if kind.kind in ("none", "diagonal"):
+        raise ValueError(f"{kind.kind!r} means that no covariance is kept: choose another name")
+    _KINDS.register(kind.kind, kind)
     return kind
 
 
@@ -129,6 +130,4 @@ def covariance_kinds() -> list[str]:
 
 def covariance_class(kind: str) -> type[Covariance]:
     """The class of a kind. Raises ValueError listing the known ones."""
-    if kind not in _KINDS:
-        raise ValueError(f"unknown kind of covariance {kind!r}; there are: diagonal, {', '.join(_KINDS)}")
-    return _KINDS[kind]
+    return _KINDS.find(kind)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from remix.networks import Backbone
+from remix.support.registry import Registry
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -68,19 +69,19 @@ class Statistic(ABC):
         """Whether it is of this network and so many classes. Raises ValueError if not."""
 
 
-_CLASSES: dict[str, type[Statistic]] = {}
+_CLASSES: Registry[type[Statistic]] = Registry("statistic")
 Kind = TypeVar("Kind", bound=type[Statistic])
 
 
 def register_statistic(kind: Kind) -> Kind:
     """Decorate a `Statistic` so that memories keep it. Raises ValueError if its name is taken."""
-    if kind.name in ("classes", "tasks") or _CLASSES.get(kind.name, kind).__qualname__ != kind.__qualname__:
-        raise ValueError(f"there is a statistic {kind.name!r} already")
-    _CLASSES[kind.name] = kind
+    if kind.name in ("classes", "tasks"):
+        raise ValueError(f"a memory keeps {kind.name} by itself: choose another name")
+    _CLASSES.register(kind.name, kind)
     return kind
 
 
-def statistic_classes() -> Mapping[str, type[Statistic]]:
+def statistic_classes() -> Registry[type[Statistic]]:
     """The registered types, by name."""
     return _CLASSES
 
