@@ -48,7 +48,7 @@ def weights(engine: Engine) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("name", [*METHODS, DRIFTING])
-def test_two_tasks(name: str) -> None:
+def test_two_tasks_are_learned_and_nothing_of_the_teacher_stays(name: str) -> None:
     engine = learned(name)
     assert engine.student.head.num_classes == 4
     assert [record.name for record in engine.memory.classes] == list(STREAM.classes)
