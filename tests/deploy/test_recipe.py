@@ -39,11 +39,11 @@ def test_a_trained_network_learns_slowly_and_keeps_its_batchnorm():
 
 
 def test_everything_can_be_overridden():
-    settings = LearnSettings(epochs=3, lr=0.5, samples=7, batch=11, views=2, flip=False)
+    settings = LearnSettings(epochs=3, lr=0.5, samples=7, batch=11, versions=2, flip=False)
     found = make_recipe("remix", settings, **PHOTOS, old_classes=4)
     assert (found.method.first.epochs, found.method.first.lr, found.method.network.epochs) == (3, 0.5, 3)
     assert found.method.samples == 28
-    assert (found.batch, found.views, found.augment.flip) == (11, 2, False)
+    assert (found.batch, found.versions, found.augment.flip) == (11, 2, False)
 
 
 def test_grey_images_are_not_mirrored():

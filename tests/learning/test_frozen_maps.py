@@ -46,7 +46,7 @@ def test_the_blocks_run_once_per_view_whatever_the_number_of_epochs():
     backbone, data = setting()
     runs = []
     backbone.stem.register_forward_hook(lambda *_: runs.append(1))
-    frozen = FrozenMaps(backbone, 4, views=3)
+    frozen = FrozenMaps(backbone, 4, versions=3)
     for _ in range(5):
         through(frozen, data, torch.Generator().manual_seed(1), Augment(2), size=5)
     assert len(runs) == 3 * 2  # batches
@@ -54,7 +54,7 @@ def test_the_blocks_run_once_per_view_whatever_the_number_of_epochs():
 
 def test_an_epoch_is_a_shuffle_of_all_images_with_their_labels():
     backbone, data = setting()
-    frozen = FrozenMaps(backbone, 4, views=1)
+    frozen = FrozenMaps(backbone, 4, versions=1)
     plain, _ = through(frozen, data)
     maps, labels = through(frozen, data, torch.Generator().manual_seed(1), Augment(2))
     places = [int((plain - one).flatten(1).abs().sum(1).argmin()) for one in maps]
@@ -62,10 +62,11 @@ def test_an_epoch_is_a_shuffle_of_all_images_with_their_labels():
     assert torch.equal(labels, data.labels[places])
 
 
-def test_the_same_generator_gives_the_same_epoch_and_views_differ():
+def test_the_same_generator_gives_the_same_epoch_and_versions_differ():
     backbone, data = setting()
     one, two = (
-        through(FrozenMaps(backbone, 4, views=4), data, torch.Generator().manual_seed(3), Augment(2)) for _ in range(2)
+        through(FrozenMaps(backbone, 4, versions=4), data, torch.Generator().manual_seed(3), Augment(2))
+        for _ in range(2)
     )
     assert torch.equal(one[0], two[0])
     plain, _ = through(FrozenMaps(backbone, 4), data)

@@ -42,7 +42,7 @@ def learn(
     samples: int | None = None,
     size: int | None = None,
     batch: int | None = None,
-    views: int | None = None,
+    versions: int | None = None,
     holdout: float | None = None,
     patience: int | None = None,
     seed: int | None = None,
@@ -81,7 +81,7 @@ def learn(
         samples: Dreams of each old class that stand in for its photographs.
         size: Side in pixels to which images are brought.
         batch: Images in a step of training.
-        views: Augmented versions of every image that go through frozen blocks; 1 for none.
+        versions: Augmented versions of every image that go through frozen blocks; 1 for none.
         holdout: Fraction of the images to hold out, 0.2 by default; 0 for none.
         patience: Epochs without improvement after which training stops.
         seed: Number from which everything random is drawn; 0 by default.
@@ -120,7 +120,7 @@ def learn(
         "samples": samples,
         "size": size,
         "batch": batch,
-        "views": views,
+        "versions": versions,
         "holdout": holdout,
         "patience": patience,
         "prior": prior,

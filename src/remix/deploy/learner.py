@@ -48,7 +48,7 @@ class Learner:
         mean, std: per channel, of images within 0..1; by default those of ImageNet for colour, 0 and 1 for grey.
         device: where to learn: auto, cpu, cuda or mps. The model itself comes back to the processor.
         monitor: told of everything that happens.
-        settings: any of `LearnSettings`: freeze, epochs, lr, samples, size, batch, views, flip, holdout, patience,
+        settings: any of `LearnSettings`: freeze, epochs, lr, samples, size, batch, versions, flip, holdout, patience,
             seed.
 
     Raises:

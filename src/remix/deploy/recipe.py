@@ -30,7 +30,7 @@ class LearnSettings:
         samples: pseudo-samples of every old class.
         size: side in pixels to which images are brought. Only in the first step.
         batch: images per step, and as many pseudo-samples.
-        views: of every image that go through frozen blocks; 1 for no augmentation.
+        versions: of every image that go through frozen blocks; 1 for no augmentation.
         flip: whether images may be mirrored left to right; by default if they are in colour.
         holdout: fraction of the images kept apart, to choose the best epoch and to test; 0 for none.
         patience: epochs without a better one after which training stops.
@@ -48,7 +48,7 @@ class LearnSettings:
     samples: int | None = None
     size: int | None = None
     batch: int | None = None
-    views: int | None = None
+    versions: int | None = None
     flip: bool | None = None
     holdout: float = 0.2
     patience: int | None = None
@@ -56,7 +56,7 @@ class LearnSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "samples", "size", "batch", "views", "patience"):
+        for name in ("epochs", "samples", "size", "batch", "versions", "patience"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
@@ -78,7 +78,7 @@ class Recipe:
         method: with its settings.
         batch: images per step.
         augment: of the images.
-        views: through a frozen trunk.
+        versions: through a frozen trunk.
         adapt_batchnorm: whether BatchNorm statistics follow the data.
         patience: epochs without a better one after which a stage ends.
 
@@ -87,7 +87,7 @@ class Recipe:
     method: Method
     batch: int
     augment: Augment
-    views: int
+    versions: int
     adapt_batchnorm: bool
     patience: int
 
@@ -189,7 +189,7 @@ def make_recipe(
         create_method(method, **chosen),
         batch,
         Augment(size // 8 if size > 8 else 1, flip),
-        settings.views or 3,
+        settings.versions or 3,
         adapt_batchnorm=not tuned,
         patience=settings.patience or max(4, epochs // 3),
     )

@@ -140,7 +140,7 @@ def new_engine(
     """An engine for a step."""
     return Engine(
         student, recipe.method, preprocessing.normalisation, recipe.augment, batch_size=recipe.batch, seed=seed,
-        team=team, monitor=monitor, memory=memory, start=frozen, views=recipe.views,
+        team=team, monitor=monitor, memory=memory, start=frozen, versions=recipe.versions,
         adapt_batchnorm=recipe.adapt_batchnorm,
     )  # fmt: skip
 

@@ -56,7 +56,7 @@ class Engine:
         monitor: told of everything that happens.
         memory: what is kept of tasks that were learned before.
         start: the first block that learns; those before it never change.
-        views: of every image that go through those blocks, the plain one included.
+        versions: of every image that go through those blocks, the plain one included.
         adapt_batchnorm: whether BatchNorm statistics follow the data in training. Small data sets of a network that
             was trained on a large one are better off without.
         best: keeps the best epoch of every stage; an engine that goes on after an interruption begins to compare anew.
@@ -85,7 +85,7 @@ class Engine:
         monitor: Monitor | None = None,
         memory: Memory | None = None,
         start: int = 0,
-        views: int = 4,
+        versions: int = 4,
         adapt_batchnorm: bool = True,
         best: BestEpoch | None = None,
     ) -> None:
@@ -107,7 +107,7 @@ class Engine:
         self.stage_state = StageState()
         self.inversion: Checkpoint | None = None  # of an interrupted inversion, to go on with
         self.untrained = copy.deepcopy(self.backbone.state_dict()) if method.keeps_images else {}
-        self._frozen = FrozenMaps(student.backbone, start, views) if start else None
+        self._frozen = FrozenMaps(student.backbone, start, versions) if start else None
 
     # --- what there is ---
 
