@@ -16,7 +16,7 @@ OLD = ("apple", "bear", "church", "golf_ball", "tench")
 NEW = ("cat", "dog")
 NARROW = ["--options", "width=2", "--size", "32"]
 FEWER = ["data.tasks=2", "data.classes=2"]
-QUICK = ["--epochs", "1", "--samples", "4", "--batch", "8", "--views", "1", "--device", "cpu"]
+QUICK = ["--epochs", "1", "--samples", "4", "--batch", "8", "--versions", "1", "--device", "cpu"]
 
 # What a page names, and what takes its place.
 STANDS_FOR = {

@@ -137,9 +137,9 @@ class FrozenMaps:
     """What the frozen first blocks of a network make of every image, computed once for a few versions of it.
 
     Since they do not change, an image gives the same maps in every epoch. They are computed for the image as it is and
-    for ``versions - 1`` augmented versions, held in half precision, and an epoch draws one version per image. Data whose maps
-    would take more than ``limit`` bytes go through the blocks in every epoch instead. Maps are kept as long as
-    somebody else keeps their images.
+    for ``versions - 1`` augmented versions, held in half precision, and an epoch draws one version per image. Data
+    whose maps would take more than ``limit`` bytes go through the blocks in every epoch instead. Maps are kept as long
+    as somebody else keeps their images.
 
     Args:
         backbone: the network.
