@@ -16,6 +16,19 @@ def test_datasets_are_one_line_each(capsys):
     assert max(map(len, lines)) <= 80
 
 
+def test_datasets_of_which_a_part_is_here_say_so(tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "tiny-imagenet-200"
+    (folder / "train" / "n01" / "images").mkdir(parents=True)
+    (folder / "wnids.txt").write_text("n01\nn02\n")
+    (tmp_path / "CUB_200_2011").mkdir()
+    (tmp_path / "CUB_200_2011" / "train_test_split.txt").write_text("1 1\n")  # and nothing else of it
+    monkeypatch.setenv("REMIX_DATA", str(tmp_path))
+    cli.main(["datasets"])
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert lines["tiny-imagenet"].endswith("64 x 64; here 1 of 200")
+    assert "here" not in lines["cub200"] + lines["cifar100"]
+
+
 def test_prepare_shows_counts_and_what_was_left_out(tmp_path, capsys):
     root = make_folder(tmp_path / "photos", each=10)
     damaged("text", root / "cat" / "letter.jpg")

@@ -1,10 +1,13 @@
 """CUB-200-2011, written here in miniature; its lists are sound, hostile or cut off."""
 
+import dataclasses
 import os
+import shutil
 
 import pytest
 
 from remix.data import DataError, MissingData, load
+from remix.data.registry import find_dataset
 from tests.data.samples import save_picture
 
 
@@ -97,3 +100,13 @@ def test_a_part_of_which_nothing_can_be_used_is_refused(cub):
         path.write_text("no image")
     with pytest.raises(DataError, match=r"none of the \d+ images of the train part .* can be used; .*not an image"):
         load("cub200", cub)
+
+
+def test_classes_without_a_folder_keep_their_numbers_and_are_not_looked_for(cub):
+    shutil.rmtree(cub / "images" / "001.Black_footed_Albatross")
+    splits = load("cub200", cub, size=16)
+    assert splits.classes == ("Black_footed_Albatross", "Laysan_Albatross")
+    assert splits.here == ("Laysan_Albatross",)
+    assert (splits.train.labels.tolist(), splits.test.labels.tolist()) == ([1, 1, 1], [1])
+    assert splits.skipped == ()
+    assert dataclasses.replace(find_dataset("cub200"), classes=2).part_here(cub.parent) == "1 of 2"

@@ -89,6 +89,29 @@ def test_images_per_class_are_counted(labels, said):
         check_official(entry, splits)
 
 
+@pytest.mark.parametrize(
+    ("train", "test", "said"),
+    [
+        ([0, 0, 2, 2], [0, 2], None),
+        ([0, 0, 2], [0, 2], "the class 2 has 1 training images in .*; in digits it has 2"),
+        ([0, 0, 2, 2], [0], "the class 2 has 0 test images in .*; in digits it has 1"),
+    ],
+)
+def test_of_classes_with_files_of_their_own_some_will_do_if_they_are_whole(train, test, said):
+    digits = load("digits")
+    parts = [
+        ImageDataset(digits.train.images[: len(labels)], torch.tensor(labels), tuple("0123"))
+        for labels in (train, test)
+    ]
+    splits = Splits(*parts, digits.normalisation, "digits")
+    whole = dataclasses.replace(registry.find_dataset("digits"), counts=(8, 4), classes=4)
+    entry = dataclasses.replace(whole, classes_here=lambda root: 2)
+    with nullcontext() if said is None else pytest.raises(DataError, match=said):
+        check_official(entry, splits)
+    with pytest.raises(DataError, match="Remove it and fetch it again"):
+        check_official(whole, splits)
+
+
 def test_one_wrong_pixel_is_found(tmp_path, register):
     write_binary(tmp_path, "cifar100")
     splits = load("cifar100", tmp_path)

@@ -7,8 +7,11 @@ import sys
 import pytest
 import torch
 
-from remix.data import Augment, TaskStream, batches, load
-from remix.data.prepare import prepare
+from remix.data import Augment, MissingData, TaskStream, batches, load
+from remix.data.file_lists import INDEX
+from remix.data.prepare import Watcher, prepare
+from remix.data.registry import find_dataset
+from remix.data.task_stream import ORDERS
 
 pytestmark = pytest.mark.slow
 
@@ -94,3 +97,28 @@ def test_photographs_that_went_bad_are_left_out(data_dir, tmp_path):
     splits = prepare(tmp_path)
     assert sorted(one.path.name for one in splits.skipped) == ["000.jpg", "001.jpg"]
     assert len(splits.train) + len(splits.test) == 58
+
+
+@pytest.mark.parametrize(
+    ("name", "order", "classes", "folder"),
+    [("tiny-imagenet", "B", 20, "tiny-imagenet-200"), ("cub200", "D", 40, "CUB_200_2011")],
+)
+def test_the_classes_that_are_there_are_the_first_of_their_order(data_dir, tmp_path, name, order, classes, folder):
+    if not (data_dir / folder).is_dir():
+        pytest.skip(f"needs {folder} in REMIX_DATA")
+    (tmp_path / folder).mkdir()
+    for file in (data_dir / folder).iterdir():
+        if file.name != INDEX:
+            (tmp_path / folder / file.name).symlink_to(file)
+    said = []
+    splits = prepare(name, tmp_path, Watcher(note=said.append))
+    if len(splits.here) == 200:
+        assert said == []
+        return
+    assert f"a part of {name}: {classes} of 200 classes, each of them whole" in said[0]
+    assert find_dataset(name).part_here(tmp_path) == f"{classes} of 200"
+    stream = TaskStream(splits, 5, order, classes=classes)
+    assert stream.order == ORDERS[order][:classes]
+    assert all(len(task.train) and len(task.test) for task in stream)
+    with pytest.raises(MissingData, match=rf"has {classes} of the 200 classes .* \(classes={classes}\)"):
+        TaskStream(splits, 10, order)

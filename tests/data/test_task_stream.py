@@ -1,11 +1,12 @@
 """Classes that arrive task after task."""
 
 import gc
+from dataclasses import replace
 
 import pytest
 import torch
 
-from remix.data import DataError, TaskStream, class_order, load
+from remix.data import DataError, MissingData, TaskStream, class_order, load
 from remix.data.task_stream import ORDERS
 from tests.data.samples import make_splits, numbers
 
@@ -153,3 +154,20 @@ def test_files_stay_files(tmp_path):
     assert not stream[0].train.in_memory
     assert stream[1].train.batch([0])[0].shape == (1, 3, 8, 8)
     assert len(stream.test(1)) == 2
+
+
+def test_a_part_of_the_classes_is_enough_for_those_who_ask_for_no_others():
+    whole = make_splits(classes=10)
+    here = torch.isin(whole.train.labels, torch.tensor([3, 4, 7, 9]))
+    part = replace(whole, train=whole.train.select(here))
+    order = class_order("seed:3", 10)
+    first = next(place for place, label in enumerate(order) if label not in (3, 4, 7, 9))
+    names = whole.classes
+    with pytest.raises(MissingData) as caught:
+        TaskStream(part, 5, "seed:3")
+    assert f"the class {names[order[first]]} has no training images" in str(caught.value)
+    assert f"4 of the 10 classes of {part.name}" in str(caught.value)
+    for count in range(1, first + 1):
+        stream = TaskStream(part, count, "seed:3", classes=count)
+        assert stream.classes == tuple(names[label] for label in order[:count])
+        assert all(len(task.train) for task in stream)

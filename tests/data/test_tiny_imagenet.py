@@ -1,8 +1,12 @@
 """Tiny-ImageNet-200, written here in miniature."""
 
+import dataclasses
+import shutil
+
 import pytest
 
 from remix.data import DataError, MissingData, load
+from remix.data.registry import find_dataset
 from tests.data.samples import save_picture
 
 IDS = ("n02", "n01", "n03")
@@ -59,3 +63,21 @@ def test_missing_annotations_are_named(tiny):
     (tiny / "val" / "val_annotations.txt").unlink()
     with pytest.raises(MissingData, match=r"val_annotations\.txt is missing"):
         load("tiny-imagenet", tiny)
+
+
+def test_some_of_the_classes_keep_their_numbers_and_the_others_have_no_images(tiny):
+    shutil.rmtree(tiny / "train" / "n01")
+    splits = load("tiny-imagenet", tiny)
+    assert splits.classes == ("crane (n02)", "goldfish", "crane (n03)")
+    assert splits.here == ("crane (n02)", "crane (n03)")
+    assert splits.train.labels.tolist() == [0] * 4 + [2] * 4
+    assert splits.test.labels.tolist() == [2, 0]  # nothing to test of a class that cannot be learned
+    assert splits.skipped == ()
+
+
+def test_the_folder_is_counted_without_opening_an_image(tiny):
+    entry = dataclasses.replace(find_dataset("tiny-imagenet"), classes=3)
+    assert entry.part_here(tiny.parent) == ""  # all are there
+    shutil.rmtree(tiny / "train" / "n01")
+    assert entry.part_here(tiny.parent) == entry.part_here(tiny) == "2 of 3"
+    assert entry.part_here(tiny / "train") == ""  # nothing is there

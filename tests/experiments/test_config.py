@@ -70,6 +70,16 @@ def test_the_mini_benchmark_is_what_was_fixed():
 
 
 @pytest.mark.parametrize("method", list_methods())
+def test_the_mini_benchmark_of_tiny_imagenet_differs_in_its_images_only(method):
+    cifar, found = (
+        build_config(read_preset(name), assignments={"method": method}) for name in ("cifar100-mini", "tiny-mini")
+    )
+    assert (found.settings, found.augment, found.batch_size) == (cifar.settings, cifar.augment, cifar.batch_size)
+    assert found.data == replace(cifar.data, name="tiny-imagenet", order="B")
+    assert found.network.options == {"width": 8, "stem_stride": 2, "input_shape": [3, 64, 64]}
+
+
+@pytest.mark.parametrize("method", list_methods())
 def test_every_method_trains_twenty_epochs_per_task_on_the_mini_benchmark(method):
     found = build_config(read_preset("cifar100-mini"), assignments={"method": method}).settings
     first = getattr(found, "first", getattr(found, "training", None))

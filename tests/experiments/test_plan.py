@@ -13,7 +13,7 @@ from tiny_runs import remix_run, tiny
 
 from remix.cli import main
 from remix.cli.run import run
-from remix.data import TaskStream
+from remix.data import MissingData, TaskStream
 from remix.experiments.config import build_config, list_presets, read_preset, resolve
 from remix.experiments.plan import check_run, create_network, plan_run
 from remix.experiments.run_parts import load_tasks
@@ -72,8 +72,8 @@ def test_a_class_that_cannot_be_learned_or_saved_is_refused_before_it_begins():
     config = resolve("digits", method="finetune")
     digits = load_tasks(config.data, None).splits
     without = replace(digits, train=digits.train.select((digits.train.labels != 3).nonzero()[:, 0]))
-    with pytest.raises(SettingError, match="the class 3 has no training images"):
-        check_run(config, TaskStream(without, 5))
+    with pytest.raises(MissingData, match="the class 3 has no training images"):
+        TaskStream(without, 5)
     names = ("zero/null", *digits.classes[1:])
     renamed = replace(digits, train=replace(digits.train, classes=names), test=replace(digits.test, classes=names))
     with pytest.raises(ValueError, match="'zero/null' has control characters or slashes"):
@@ -121,7 +121,7 @@ def test_a_dry_run_writes_nothing(tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("REMIX_DATA", raising=False)
     main(["run", "cifar100-10", "--method", "pmi", "--dry-run", "--set", "data.tasks=20"])
     shown = capsys.readouterr().out
-    assert "cifar100 was not found; this is planned with its official numbers" in " ".join(shown.split())
+    assert "this is planned with the official numbers of cifar100: where is cifar100?" in " ".join(shown.split())
     assert not list(tmp_path.iterdir())
 
 

@@ -111,3 +111,23 @@ def test_bad_options_are_refused():
         create_backbone("resnet20", padding="left")
     with pytest.raises(ValueError, match="width must be at least 1, got 0"):
         create_backbone("resnet20", width=0)
+
+
+def test_a_stem_of_stride_2_gives_64_pixels_the_maps_of_32():
+    small = create_backbone("resnet20", width=4).eval()
+    large = create_backbone("resnet20", width=4, stem_stride=2, input_shape=(3, 64, 64)).eval()
+    large.load_state_dict(small.state_dict())
+    x = torch.randn(2, 3, 64, 64)
+    stem = F.relu(large.stem.bn(F.conv2d(x, large.stem.conv.weight, padding=1)[:, :, ::2, ::2]))
+    torch.testing.assert_close(large.stem(x), stem)
+    assert large.features(x).shape == small.features(x[:, :, ::2, ::2]).shape == (2, 16, 8, 8)
+
+
+def test_the_stride_of_the_stem_draws_the_same_weights_and_must_be_positive():
+    one, two = (
+        create_backbone("resnet20", width=4, stem_stride=stride, generator=torch.Generator().manual_seed(1))
+        for stride in (1, 2)
+    )
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
+    with pytest.raises(ValueError, match="stem_stride must be at least 1, got 0"):
+        create_backbone("resnet20", stem_stride=0)

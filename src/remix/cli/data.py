@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from remix.data import Splits
+    from remix.data import ImageDataset, Splits
+    from remix.data.registry import Entry
 
 __all__ = ["data", "datasets"]
 
@@ -19,7 +22,7 @@ _MANY_CLASSES = 20
 
 
 def datasets() -> None:
-    """The data sets that REMIX reads by name, one line each."""
+    """The data sets that REMIX reads by name, one line each; of which the folder REMIX_DATA has a part, that too."""
     from rich.console import Console
     from rich.markup import escape
 
@@ -28,7 +31,20 @@ def datasets() -> None:
     console = Console()
     width = max(len(entry.name) for entry in list_datasets())
     for entry in list_datasets():
-        console.print(f"[bold]{entry.name:{width}}[/bold]  {escape(entry.about)}", highlight=False, soft_wrap=True)
+        part = _part_here(entry)
+        about = f"{entry.about}; here {part}" if part else entry.about
+        console.print(f"[bold]{entry.name:{width}}[/bold]  {escape(about)}", highlight=False, soft_wrap=True)
+
+
+def _part_here(entry: Entry) -> str:
+    """What the folder that REMIX_DATA names has, if it is a part of the classes; nothing if that cannot be read."""
+    from remix.data import DataError
+
+    root = os.environ.get("REMIX_DATA")
+    try:
+        return entry.part_here(Path(root)) if root else ""
+    except (DataError, OSError):
+        return ""
 
 
 def data(action: Literal["prepare"], name: str, *, data: str | None = None) -> None:
@@ -70,6 +86,11 @@ def _download_bar(console: Console, file: str) -> Iterator[Callable[[int, int | 
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
+def _counts(data: ImageDataset, classes: tuple[str, ...]) -> dict[str, int]:
+    counts = data.counts()
+    return {name: counts[name] for name in classes}
+
+
 def _show(splits: Splits, console: Console) -> None:
     """Numbers of images per class, where they came from, and at the end the files that were left out."""
     from rich.markup import escape
@@ -78,19 +99,21 @@ def _show(splits: Splits, console: Console) -> None:
     from remix.data.errors import left_out
     from remix.support.text import printable
 
-    counts = {part: data.counts() for part, data in splits.parts.items()}
+    counts = {part: _counts(data, splits.here) for part, data in splits.parts.items()}
     shape = " x ".join(map(str, splits.train.input_shape))
     where = f" in {printable(splits.source)}" if splits.source else ""
-    title = f"{splits.name}{where}: {len(splits.classes)} classes, images {shape}"
+    here = splits.here
+    number = f"{len(here)} of {len(splits.classes)}" if len(here) < len(splits.classes) else f"{len(here)}"
+    title = f"{splits.name}{where}: {number} classes, images {shape}"
     console.print(escape(title), style="bold", highlight=False, soft_wrap=True)
     table = Table()
     table.add_column("class", overflow="fold")
     for part in counts:
         table.add_column(part, justify="right")
-    if len(splits.classes) > _MANY_CLASSES and all(len(set(of.values())) == 1 for of in counts.values()):
-        table.add_row(f"each of {len(splits.classes)}", *(f"{next(iter(of.values())):,}" for of in counts.values()))
+    if len(here) > _MANY_CLASSES and all(len(set(of.values())) == 1 for of in counts.values()):
+        table.add_row(f"each of {len(here)}", *(f"{next(iter(of.values())):,}" for of in counts.values()))
     else:
-        for name in splits.classes:
+        for name in here:
             table.add_row(escape(name), *(f"{of[name]:,}" for of in counts.values()))
     table.add_section()
     table.add_row("all", *(f"{len(data):,}" for data in splits.parts.values()))

@@ -160,9 +160,13 @@ def _note_on_data(config: RunConfig, stream: TaskStream, console: Console) -> No
     from remix.support.display import say
 
     name = config.data.name
-    official = {entry.name: entry.counts for entry in list_datasets()}.get(name)
+    entry = next((entry for entry in list_datasets() if entry.name == name), None)
+    official = None if entry is None else entry.counts
     found = len(stream.splits.train), len(stream.splits.test)
-    if official is not None and not config.data.validation and found != official:
+    here = stream.splits.here
+    if entry is not None and entry.classes_here and len(here) < len(stream.splits.classes):
+        say(console, f"note: a part of {name} is here, {len(here)} of {len(stream.splits.classes)} classes")
+    elif official is not None and not config.data.validation and found != official:
         say(
             console,
             f"note: {name} has {found[0]:,} training and {found[1]:,} test images here, officially {official[0]:,} and "
@@ -178,11 +182,13 @@ def _show_plan(config: RunConfig, root: str | None, console: Console) -> None:
     from remix.data import MissingData
     from remix.experiments.plan import check_run, plan_run
     from remix.experiments.run_parts import load_tasks
+    from remix.support.display import say
 
+    reason = ""
     try:
         stream = load_tasks(config.data, root)
-    except MissingData:
-        stream = None
+    except MissingData as error:
+        stream, reason = None, str(error)
     check_run(config, stream)
     if stream is not None:
         _note_on_data(config, stream, console)
@@ -209,11 +215,7 @@ def _show_plan(config: RunConfig, root: str | None, console: Console) -> None:
     table.add_row("all", "", "", "", "", "", f"{plan.work:,}")
     console.print(table)
     if not plan.known:
-        console.print(
-            f"{data.name} was not found; this is planned with its official numbers. To run it: --data DIR, or "
-            f"remix data prepare {data.name} --data DIR",
-            style="yellow",
-        )
+        say(console, f"this is planned with the official numbers of {data.name}: {reason}", style="yellow")
 
 
 def _short(names: Sequence[str], most: int = 4) -> str:

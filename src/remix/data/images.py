@@ -204,6 +204,11 @@ class Splits:
         return self.train.classes
 
     @property
+    def here(self) -> tuple[str, ...]:
+        """Names of the classes that have training images; of a part of a data set not all."""
+        return tuple(name for name, count in self.train.counts().items() if count)
+
+    @property
     def parts(self) -> dict[str, ImageDataset]:
         """By name, as they are shown."""
         parts = {"train": self.train, "test": self.test}

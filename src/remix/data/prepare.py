@@ -82,6 +82,11 @@ def prepare(name: str, root: str | Path | None = None, watcher: Watcher = _SILEN
             splits = load(name, base, **options)
     with watcher.step(f"checking {entry.name}"):
         check_official(entry, splits)
+    if entry.classes is not None and len(splits.here) < entry.classes:
+        watcher.note(
+            f"this is a part of {entry.name}: {len(splits.here)} of {entry.classes} classes, each of them whole; a run "
+            "that asks for another class is refused"
+        )
     if index is not None:
         try:
             write_text(index, json.dumps(_index(splits, index.parent), indent=1) + "\n")
@@ -113,9 +118,15 @@ def _obtain(entry: Entry, base: Path, watcher: Watcher) -> bool:
 def check_official(entry: Entry, splits: Splits) -> None:
     """Compare with the official numbers of images, in all and of every class, and the official pixels.
 
+    Of a data set whose classes have files of their own some may be there, each as official.
+
     Raises DataError if they differ.
     """
     where = printable(splits.source) if splits.source else entry.name
+    if entry.classes_here is not None and entry.counts and len(splits.here) < len(splits.classes) == entry.classes:
+        for part, data, official in zip(("training", "test"), (splits.train, splits.test), entry.counts, strict=True):
+            _check_class_counts(entry.name, where, part, data.relabelled(_labels(splits)), official / entry.classes)
+        return
     if entry.counts is not None:
         found = len(splits.train), len(splits.test)
         if found != entry.counts:
@@ -126,20 +137,23 @@ def check_official(entry: Entry, splits: Splits) -> None:
     if entry.counts is not None and entry.classes is not None:
         if len(splits.classes) != entry.classes:
             raise DataError(f"{where} has {len(splits.classes)} classes; {entry.name} has {entry.classes}")
-        _check_class_counts(entry.name, where, "training", splits.train)
-        _check_class_counts(entry.name, where, "test", splits.test)
+        _check_class_counts(entry.name, where, "training", splits.train, len(splits.train) / entry.classes)
+        _check_class_counts(entry.name, where, "test", splits.test, len(splits.test) / entry.classes)
     if entry.content is not None and content_digest(splits.train, splits.test) != entry.content:
         raise DataError(
             f"the pixels or labels in {where} are not those of the official {entry.name}. Remove it and fetch it again"
         )
 
 
-def _check_class_counts(name: str, where: str, part: str, data: ImageDataset) -> None:
+def _labels(splits: Splits) -> list[int]:
+    return [splits.train.label_of(name) for name in splits.here]
+
+
+def _check_class_counts(name: str, where: str, part: str, data: ImageDataset, each: float) -> None:
     """Where images can be divided evenly among the classes, they are; where not, every class has some."""
-    each, uneven = divmod(len(data), len(data.classes))
     for label, found in data.counts().items():
-        if not found or (not uneven and found != each):
-            expected = "some" if uneven else f"{each:,}"
+        if not found or (each.is_integer() and found != each):
+            expected = f"{each:,.0f}" if each.is_integer() else "some"
             raise DataError(
                 f"the class {label} has {found:,} {part} images in {where}; in {name} it has {expected}. "
                 "Remove it and fetch it again"

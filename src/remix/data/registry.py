@@ -41,6 +41,8 @@ class Entry:
         counts: official numbers of (train, test) images, where the data set has them.
         classes: official number of classes, the same.
         content: official :func:`remix.data.prepare.content_digest`, where it is known.
+        classes_here: how many classes a data folder has, without opening an image; given where every class has files of
+            its own, so that some classes are of use without the others.
 
     """
 
@@ -53,6 +55,12 @@ class Entry:
     counts: tuple[int, int] | None = None
     classes: int | None = None
     content: str | None = None
+    classes_here: Callable[[Path], int] | None = None
+
+    def part_here(self, root: Path) -> str:
+        """ "20 of 200" if the data folder has some classes and not all, else nothing."""
+        found = self.classes_here(root) if self.classes_here is not None else 0
+        return f"{found} of {self.classes}" if 0 < found < (self.classes or 0) else ""
 
 
 _entries: dict[str, Entry] = {}
@@ -67,6 +75,7 @@ def dataset(
     counts: tuple[int, int] | None = None,
     classes: int | None = None,
     content: str | None = None,
+    classes_here: Callable[[Path], int] | None = None,
 ) -> Callable[[Reader], Reader]:
     """Decorate a function that reads a data set, so that ``load(name)`` finds it.
 
@@ -81,7 +90,7 @@ def dataset(
         if name in _entries:
             raise ValueError(f"data set {name!r} is registered already; choose another name")
         about = (inspect.getdoc(read) or "").split("\n")[0].rstrip(".")
-        _entries[name] = Entry(name, about, read, place, downloads, archives, counts, classes, content)
+        _entries[name] = Entry(name, about, read, place, downloads, archives, counts, classes, content, classes_here)
         return read
 
     return decorate

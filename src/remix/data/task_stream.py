@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from remix.data.errors import DataError
+from remix.data.errors import DataError, MissingData
 from remix.data.images import ImageDataset, Splits, hold_out
 from remix.data.preprocessing import Normalisation
+from remix.support.text import printable
 
 __all__ = ["ORDERS", "Task", "TaskStream", "class_order", "task_sizes"]
 
@@ -56,6 +57,7 @@ class TaskStream(Sequence[Task]):
 
     Raises:
         DataError: for an order that does not fit, or classes that do not divide into tasks; says what to type.
+        MissingData: for a class that has no training images, as where a part of a data set is there.
 
     """
 
@@ -74,6 +76,7 @@ class TaskStream(Sequence[Task]):
         self.order = found[:classes]
         self.sizes = task_sizes(len(self.order), tasks, first)
         self.classes = tuple(splits.classes[label] for label in self.order)
+        _check_classes(splits, self.classes)
         self.splits = splits
         self._train = splits.train.relabelled(self.order)
         self._test = splits.test.relabelled(self.order)
@@ -134,6 +137,20 @@ class TaskStream(Sequence[Task]):
         """
         train, held = hold_out(self.splits.train, fraction, seed)
         return TaskStream(replace(self.splits, train=train, test=held, validation=None), *self._division)
+
+
+def _check_classes(splits: Splits, wanted: Sequence[str]) -> None:
+    """Raise MissingData, which names the first class without training images, unless every class has some."""
+    here = splits.here
+    first = next((position for position, name in enumerate(wanted) if name not in here), None)
+    if first is None:
+        return
+    where = printable(splits.source) if splits.source else splits.name
+    fewer = f", use only the first {first} of this order (classes={first})" if first else ""
+    raise MissingData(
+        f"the class {wanted[first]} has no training images in {where}, which has {len(here)} of the "
+        f"{len(splits.classes)} classes of {splits.name}; put them there{fewer}, or choose another order"
+    )
 
 
 def task_sizes(classes: int, tasks: int, first: int | None) -> tuple[int, ...]:

@@ -107,13 +107,6 @@ def check_run(config: RunConfig, stream: TaskStream | None) -> Backbone:
         )
     check_class_names(stream.classes)
     for index in range(len(stream)):
-        counts = stream[index].train.counts()
-        for name in stream[index].classes:
-            if not counts.get(name):
-                raise SettingError(
-                    f"the class {name} has no training images in {stream.name}; give it some, or leave it out "
-                    "(data.classes, data.order)"
-                )
         if not len(stream.test(index)):
             raise SettingError(
                 f"task {index + 1} ({', '.join(stream[index].classes)}) has no test images in {stream.name}; give its "

@@ -16,11 +16,11 @@ Padding = Literal["append", "symmetric"]
 
 
 class Stem(nn.Module):
-    """Convolution, BatchNorm, ReLU: images (N, C, H, W) -> (N, width, H, W)."""
+    """Convolution, BatchNorm, ReLU: images (N, C, H, W) -> (N, width, H / stride, W / stride), rounded up."""
 
-    def __init__(self, in_channels: int, width: int) -> None:
+    def __init__(self, in_channels: int, width: int, stride: int = 1) -> None:
         super().__init__()
-        self.conv = nn.Conv2d(in_channels, width, 3, padding=1, bias=False)
+        self.conv = nn.Conv2d(in_channels, width, 3, stride=stride, padding=1, bias=False)
         self.bn = nn.BatchNorm2d(width)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -69,18 +69,19 @@ class CifarResNet(Backbone):
     """The CIFAR ResNet of depth 6n + 2.
 
     A stem and 3n residual blocks, in stages of n, n, n - 1 and 1 blocks; the last block is a stage of its own because
-    staged training treats it apart. The output is the feature map (N, 4 width, H/4, W/4).
+    staged training treats it apart. The output is the feature map (N, 4 width, H/4, W/4), divided by the stem's stride.
 
     Args:
         depth: 6n + 2 with n >= 2, for example 20, 32, 44, 56.
         width: channels of the first stage; doubled by each of the next two.
         final_relu: whether a ReLU follows the addition in every residual block.
         padding: where the shortcut puts its zero channels when the width grows.
+        stem_stride: of the first convolution; 2 gives images of 64 pixels the cost and the maps of 32.
         input_shape: (C, H, W) of one image.
         generator: source of the initial weights.
 
     Raises:
-        ValueError: for a depth that is not 6n + 2, a width below 1 or an unknown padding.
+        ValueError: for a depth that is not 6n + 2, a width or stride below 1 or an unknown padding.
 
     """
 
@@ -91,6 +92,7 @@ class CifarResNet(Backbone):
         width: int = 16,
         final_relu: bool = False,
         padding: Padding = "append",
+        stem_stride: int = 1,
         input_shape: tuple[int, int, int] = (3, 32, 32),
         generator: torch.Generator | None = None,
     ) -> None:
@@ -100,6 +102,8 @@ class CifarResNet(Backbone):
             raise ValueError(f"width must be at least 1, got {width}")
         if padding not in ("append", "symmetric"):
             raise ValueError(f"padding must be 'append' or 'symmetric', got {padding!r}")
+        if stem_stride < 1:
+            raise ValueError(f"stem_stride must be at least 1, got {stem_stride}")
         super().__init__(input_shape, feature_dim=4 * width)
         per_stage = (depth - 2) // 6
 
@@ -107,7 +111,7 @@ class CifarResNet(Backbone):
             widths = [in_width] + [out_width] * count
             return nn.Sequential(*(ResidualBlock(a, b, final_relu, padding) for a, b in pairwise(widths)))
 
-        self.stem = Stem(input_shape[0], width)
+        self.stem = Stem(input_shape[0], width, stem_stride)
         self.stage_1 = stage(width, width, per_stage)
         self.stage_2 = stage(width, 2 * width, per_stage)
         self.stage_3 = stage(2 * width, 4 * width, per_stage - 1)

@@ -113,7 +113,7 @@ def need_runs(wanted: Reproduction, variants: Sequence[Variant], listener: Liste
         if not left:
             listener.say(f"all {len(runs)} runs are finished in {place}")
         return [], True
-    for run in {run.config.data.name: run for run in left}.values():
+    for run in {repr(run.config.data): run for run in left}.values():
         load_tasks(run.config.data, wanted.data)  # says what is missing before anything runs
     failed = finish_jobs([run.job for run in runs], parallel, listener.say, run_locally) if left else []
     for sentence in failed:
