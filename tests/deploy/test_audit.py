@@ -69,7 +69,7 @@ def test_exact_copies_have_no_distance(model):
         assert space.near == 9
 
 
-def test_units(model):
+def test_distances_are_in_the_units_that_the_report_names(model):
     """One image of constant 10, against ones of constant 30 and 50: 20 levels away."""
     train = torch.full((2, 1, 8, 8), 30, dtype=torch.uint8)
     train[1] = 50

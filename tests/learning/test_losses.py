@@ -1,4 +1,4 @@
-"""Every loss against a form with loops, in value and gradient."""
+"""Losses against naive forms, their weights, and those of classes."""
 
 import math
 
@@ -9,10 +9,14 @@ from hypothesis import strategies as st
 from torch import nn
 
 from remix.learning.losses import (
+    LabelCounts,
+    LossScales,
+    balance_weights,
     balanced_cross_entropy,
     hard_distillation,
     head_cross_entropy,
     local_cross_entropy,
+    old_new_weights,
     projected_feature_distillation,
     soft_distillation,
 )
@@ -248,6 +252,87 @@ def test_half_precision_is_summed_in_single(dtype):
         (lambda: projected_feature_distillation(torch.zeros(2, 3), torch.zeros(2, 4), lambda f: f), r"\(2, 4\)"),
     ],
 )
-def test_refusals(call, message):
+def test_labels_and_logits_that_do_not_fit_are_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_weights_are_those_of_the_method():
+    counts = torch.tensor([1, 501, 20, 3])
+    raw = [sum(counts.tolist()) / max(count, 1) for count in counts.tolist()]
+    expected = torch.tensor([weight / min(raw) for weight in raw])
+    torch.testing.assert_close(balance_weights(counts), expected)
+
+
+def test_counts_start_at_one_and_add_up():
+    counts = LabelCounts(4)
+    assert torch.equal(counts.weights(), torch.ones(4))
+    counts.add(torch.tensor([0, 0, 2]))
+    counts.add(torch.tensor([0, 2, 1]))
+    counts.add(torch.tensor([], dtype=torch.int64))
+    assert counts.counts.tolist() == [4, 2, 3, 1]
+    torch.testing.assert_close(counts.weights(), torch.tensor([1, 2, 4 / 3, 4]))
+
+
+def test_a_wrong_label_counts_nothing():
+    counts = LabelCounts(3)
+    for labels in ([0, 3], [-1, 0]):
+        with pytest.raises(ValueError, match="from 0 to 2"):
+            counts.add(torch.tensor(labels))
+    assert counts.counts.tolist() == [1, 1, 1]
+
+
+def test_old_and_new_samples():
+    weights = old_new_weights(torch.tensor([0, 29, 30, 39]), old_classes=30, num_classes=40)
+    torch.testing.assert_close(weights, torch.tensor([0.75, 0.75, 0.25, 0.25]))
+
+
+def test_counts_and_shares_out_of_range_are_refused():
+    with pytest.raises(ValueError, match="at least 1"):
+        balance_weights(torch.tensor([3, 0]))
+    with pytest.raises(ValueError, match="num_classes"):
+        LabelCounts(0)
+    with pytest.raises(ValueError, match="num_classes=4"):
+        old_new_weights(torch.tensor([0]), 5, 4)
+
+
+# new classes, old classes, local (f_ce), hard (f_hkd), relational (f_rkd), head (f_ft)
+TABLE = [
+    (20, 20, 0.966799, 0.518915, 1.729716, 1.933597),
+    (20, 80, 0.483399, 1.037829, 3.459432, 0.966799),
+    (10, 10, 1.040140, 0.387744, 1.292481, 2.080279),
+    (10, 50, 0.465165, 0.867023, 2.890076, 0.930329),
+    (10, 90, 0.346713, 1.163233, 3.877444, 0.693426),
+    (5, 5, 1.164971, 0.271103, 0.903677, 2.329942),
+    (5, 95, 0.267263, 1.181712, 3.939039, 0.534525),
+    (40, 40, 0.920753, 0.658848, 2.196159, 1.841505),
+    (40, 160, 0.460376, 1.317695, 4.392317, 0.920753),
+    (20, 180, 0.322266, 1.556744, 5.189147, 0.644532),
+    (10, 190, 0.238624, 1.690139, 5.633795, 0.477249),
+]
+
+
+@pytest.mark.parametrize(("new", "old", "local", "hard", "relational", "head"), TABLE)
+def test_table(new, old, local, hard, relational, head):
+    scales = LossScales(local=0.75, head=1.5, hard=0.15, relational=0.5).for_task(new, old)
+    assert (scales.local, scales.hard, scales.relational, scales.head) == pytest.approx(
+        (local, hard, relational, head), abs=6e-7
+    )
+    assert LossScales(local=0.5).for_task(new, old).local == pytest.approx(local * 2 / 3, abs=6e-7)
+    assert LossScales(head=1.0).for_task(new, old).head == pytest.approx(head * 2 / 3, abs=6e-7)
+
+
+def test_defaults_are_those_of_the_method():
+    assert LossScales() == LossScales(local=0.75, head=1.5, hard=0.15, relational=0.5)
+
+
+@pytest.mark.parametrize(("new", "old"), [(0, 10), (10, 0)])
+def test_the_first_task_has_none(new, old):
+    with pytest.raises(ValueError, match="later task"):
+        LossScales().for_task(new, old)
+
+
+@pytest.mark.parametrize("weight", [-0.1, float("nan"), float("inf")])
+def test_impossible_weights(weight):
+    with pytest.raises(ValueError, match="relational"):
+        LossScales(relational=weight)

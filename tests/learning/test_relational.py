@@ -180,7 +180,7 @@ def test_works_under_autocast():
     ("student", "teacher"),
     [((0, 3), (0, 3)), ((4, 3), (5, 3)), ((4,), (4, 3)), ((4, 3), (4, 3, 1))],
 )
-def test_refusals(student, teacher):
+def test_features_that_do_not_fit_are_refused(student, teacher):
     with pytest.raises(ValueError, match="must be"):
         angle_loss(torch.zeros(student), torch.zeros(teacher))
 

@@ -1,4 +1,4 @@
-"""A stage changes what it names and nothing else, and leaves every mode as it was."""
+"""A stage changes what it names and nothing else, leaves every mode as it was, and keeps its best epoch."""
 
 import math
 from collections.abc import Iterator
@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from remix.learning import BestEpoch
 from remix.learning.losses import LabelCounts
 from remix.learning.monitor import EpochReport, Monitor
 from remix.learning.stage import Batch, Training, Work
@@ -224,3 +225,36 @@ def test_a_loss_that_is_not_finite_stops_before_it_does_harm() -> None:
 def test_bad_schedules_are_refused(arguments: dict) -> None:  # type: ignore[type-arg]
     with pytest.raises(ValueError, match="must"):
         Training(**arguments)
+
+
+def judged_run(values, patience=2):
+    """A stage whose weight is the number of the epoch; the epochs made and the weight that stays."""
+    module = nn.Linear(1, 1)
+    scores = iter(values)
+    best = BestEpoch(lambda: next(scores), patience)
+    best.begin()
+    made = 0
+    for number in range(len(values)):
+        with torch.no_grad():
+            module.weight.fill_(number)
+        made += 1
+        if best.after_epoch([module]):
+            break
+    best.end([module])
+    return made, float(module.weight)
+
+
+def test_goes_back_to_the_best():
+    assert judged_run([3.0, 1.0, 2.0]) == (3, 1.0)
+
+
+def test_stops_when_patience_ends():
+    assert judged_run([3.0, 1.0, 2.0, 2.0, 0.0]) == (4, 1.0)
+
+
+def test_goes_on_while_things_get_better():
+    assert judged_run([3.0, 2.0, 1.0, 0.5]) == (4, 3.0)
+
+
+def test_a_judgement_that_is_not_a_number_is_never_best():
+    assert judged_run([float("nan"), 2.0, float("nan")]) == (3, 1.0)
