@@ -37,6 +37,8 @@ def main() -> None:
     rows = []
     for method in list_methods():
         spent = [float(row["processor_minutes"]) for row in runs if row["method"] == method]
+        if not spent:
+            continue  # no run of it was made yet
         images = plan_run(resolve(PRESET, method=method), None).work
         bare = images * each / 60
         rows.append(

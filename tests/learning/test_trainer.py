@@ -127,7 +127,7 @@ STEPS = Training(4, 0.1, (2,))
 COSINE = Training(4, 0.01, optimiser="adamw", schedule="cosine", warm_up=1, weight_decay=0.05, clip=0.5)
 
 
-@pytest.mark.parametrize("schedule", [STEPS, COSINE])
+@pytest.mark.parametrize("schedule", [STEPS, COSINE, replace(COSINE, optimiser="adam", period=2)])
 def test_going_on_after_an_epoch_gives_the_same_bits(schedule: Training) -> None:
     whole, parts = Network(), Network()
     parts.load_state_dict(whole.state_dict())
@@ -176,6 +176,26 @@ def test_adamw_with_warm_up_and_cosine_is_that_of_torch() -> None:
             step += 1
     for a, b in zip(ours.state_dict().values(), theirs.state_dict().values(), strict=True):
         torch.testing.assert_close(a, b)
+
+
+def test_adam_adds_the_penalty_to_the_gradient() -> None:
+    """Where AdamW does not."""
+    parameters = [nn.Parameter(torch.tensor([1.0, -2.0])) for _ in range(2)]
+    training = Training(1, 0.01, optimiser="adam", weight_decay=0.1)
+    ours = training.start([parameters[0]], {})
+    theirs = torch.optim.Adam([parameters[1]], 0.01)
+    for parameter, penalty, optimiser in zip(parameters, (0.0, 0.05), (ours, theirs), strict=True):
+        (parameter.sum() + penalty * parameter.square().sum()).backward()
+        optimiser.step()
+    torch.testing.assert_close(*parameters)
+
+
+def test_a_cosine_with_a_period_rises_again() -> None:
+    training = Training(100, 0.1, schedule="cosine", period=32)
+    rates = [training.rate(epoch) for epoch in (0, 16, 32, 48, 64)]
+    assert rates == pytest.approx([0.1, 0.05, 0, 0.05, 0.1])
+    with pytest.raises(ValueError, match="period must be above 0"):
+        Training(1, 0.1, period=0)
 
 
 def test_steps_multiply_the_first_rate_and_not_the_last() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from remix.data import Augment, ImageDataset, Splits, TaskStream, load
-from remix.inversion import GeneratorSettings, LayerwiseSettings, PriorSettings, Schedule
+from remix.inversion import GeneratorSettings, LayerwiseSettings, PixelSettings, PriorSettings, Schedule
 from remix.learning.engine import Engine
 from remix.learning.method import Method
 from remix.learning.stage import Training
@@ -39,6 +39,10 @@ def settings(name: str) -> dict[str, Any]:
     common["later"] = SHORT
     if name in ("rdfcil", "abd", "deepinversion"):
         common["image_generator"] = GENERATOR
+    if name == "deepinversion-noise":
+        common |= {"samples": 20, "samples_per_task": 20, "inversion": PixelSettings(Schedule(4, 0.1), batch=30)}
+    if name in ("ssre", "praka"):
+        common |= {stage: Training(2, 1e-2, optimiser="adam") for stage in ("first", "later")}
     if name == "rdfcil":
         common["balance"] = Training(1, 0.01)
     return common

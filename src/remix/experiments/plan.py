@@ -72,7 +72,7 @@ def plan_run(config: RunConfig, stream: TaskStream | None) -> RunPlan:
         pseudo, dream_work = method.dream_work(number) if number else (0, 0)
         before += train
         seen = before if method.keeps_images else train
-        rows = 2 * seen if pseudo else seen
+        rows = method.passes * (2 * seen if pseudo else seen)
         stages = tuple(
             StagePlan(stage.name, stage.training.epochs, stage.training.epochs * rows)
             for stage in method.stages("later" if number else "first")
@@ -106,6 +106,7 @@ def check_run(config: RunConfig, stream: TaskStream | None) -> Backbone:
             f"{stream.name} are {stream[0].train.input_shape}; choose another, or set network.options.input_shape"
         )
     check_class_names(stream.classes)
+    config.settings.check_tasks([task.classes for task in stream])
     for index in range(len(stream)):
         if not len(stream.test(index)):
             raise SettingError(

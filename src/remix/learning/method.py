@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from remix.learning.items import Replay
@@ -48,11 +48,22 @@ class Method(ABC):
     carried: ClassVar[tuple[str, ...]] = ()
     """Names of modules that are kept from task to task."""
 
+    passes: ClassVar[int] = 1
+    """How often an image goes through the network in an epoch, such as in several rotations."""
+
     def check(self, backbone: Backbone, start: int = 0) -> None:  # noqa: B027 (most can work with any)
         """Whether it can come to its end with this network, of which all from block ``start`` on learns.
 
         Raises:
             ValueError: if not; says which setting to change.
+
+        """
+
+    def check_tasks(self, tasks: Sequence[Sequence[str]]) -> None:  # noqa: B027 (most can learn any)
+        """Whether it can learn these tasks, given as the names of their classes.
+
+        Raises:
+            ValueError: if not; says what to change.
 
         """
 

@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Batch", "Losses", "Stage", "Training", "Work"]
 
-_STATE = {"sgd": ("momentum_buffer",), "adamw": ("step", "exp_avg", "exp_avg_sq")}
+_ADAM = "step", "exp_avg", "exp_avg_sq"
+_STATE = {"sgd": ("momentum_buffer",), "adam": _ADAM, "adamw": _ADAM}
 """By optimiser, the names under which torch keeps its state of a parameter."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """Stochastic gradient descent or AdamW, with a rate that falls in steps or as half a cosine.
+    """Stochastic gradient descent, Adam or AdamW, with a rate that falls in steps or as half a cosine.
 
     Args:
         epochs: passes over the task's training images; 0 leaves the stage out.
@@ -33,10 +34,11 @@ class Training:
         factor: see ``milestones``.
         momentum: of the gradient, for "sgd".
         weight_decay: L2 penalty on everything that is trained; decoupled from the gradient for "adamw".
-        optimiser: "sgd" or "adamw".
+        optimiser: "sgd", "adam" or "adamw".
         schedule: "steps", or "cosine": half a cosine from ``lr`` to 0.
         warm_up: epochs in which the rate rises from 0, batch by batch.
         clip: the gradient's norm is cut to this; None for no limit.
+        period: epochs in which the cosine comes to 0, after which it rises again; None for all of them.
 
     Raises:
         ValueError: for negative numbers or such that are not finite, or milestones that do not rise.
@@ -49,10 +51,11 @@ class Training:
     factor: float = 0.1
     momentum: float = 0.9
     weight_decay: float = 5e-4
-    optimiser: Literal["sgd", "adamw"] = "sgd"
+    optimiser: Literal["sgd", "adam", "adamw"] = "sgd"
     schedule: Literal["steps", "cosine"] = "steps"
     warm_up: float = 0.0
     clip: float | None = None
+    period: float | None = None
 
     def __post_init__(self) -> None:
         numbers = self.epochs, self.lr, self.momentum, self.weight_decay, self.warm_up
@@ -65,12 +68,16 @@ class Training:
             raise ValueError(f"milestones must rise from 0 or more, got {self.milestones}")
         if self.clip is not None and not self.clip > 0:
             raise ValueError(f"clip must be above 0, or null for no limit, got {self.clip}")
+        if self.period is not None and not 0 < self.period < math.inf:
+            raise ValueError(f"period must be above 0, or null for all epochs, got {self.period}")
 
     def rate(self, epoch: int, part: float = 0.0) -> float:
         """The learning rate in an epoch, counted from 0, of which this part was trained on."""
         done = epoch + part
         if done < self.warm_up:
             return self.lr * done / self.warm_up
+        if self.schedule == "cosine" and self.period is not None:
+            return self.lr * 0.5 * (1 + math.cos(math.pi * (done - self.warm_up) / self.period))
         if self.schedule == "cosine":
             share = (done - self.warm_up) / max(self.epochs - self.warm_up, 1e-9)
             return self.lr * 0.5 * (1 + math.cos(math.pi * min(share, 1.0)))
@@ -83,6 +90,8 @@ class Training:
             {"params": [p for p in everything if factors.get(p, 1.0) == factor], "factor": factor}
             for factor in dict.fromkeys(factors.get(parameter, 1.0) for parameter in everything)
         ]
+        if self.optimiser == "adam":
+            return torch.optim.Adam(groups, self.lr, weight_decay=self.weight_decay)
         if self.optimiser == "adamw":
             return torch.optim.AdamW(groups, self.lr, weight_decay=self.weight_decay)
         return torch.optim.SGD(groups, self.lr, self.momentum, weight_decay=self.weight_decay)

@@ -1,4 +1,4 @@
-"""DeepInversion as a learner of new classes (Yin et al., 2020; as compared with by ABD)."""
+"""DeepInversion as ABD compares with it: a generator inverts (Smith et al., 2021; after Yin et al., 2020)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from remix.methods.generated import GENERATOR, Generated
 from remix.methods.plain import OneStage
 from remix.methods.registry import method
 
-__all__ = ["LONG", "LONG_GENERATOR", "DeepInversion"]
+__all__ = ["LONG", "LONG_GENERATOR", "DeepInversion", "distil_answers"]
 
 LONG = Training(250, 0.1, (100, 150, 200), weight_decay=2e-4)
 LONG_GENERATOR = GeneratorSettings(schedule=Schedule(10_000, 1e-3))
@@ -26,7 +26,9 @@ LONG_GENERATOR = GeneratorSettings(schedule=Schedule(10_000, 1e-3))
 @method("deepinversion")
 @dataclass(frozen=True)
 class DeepInversion(Generated, OneStage):
-    """DeepInversion: a generator inverts the old model; its answers are distilled on real and generated images.
+    """DeepInversion, ABD's version: a generator inverts the old model, whose answers are distilled on both kinds.
+
+    DeepInversion itself optimises noise, image by image: that is `deepinversion-noise`.
 
     Args:
         first: training of the first task.
@@ -46,19 +48,30 @@ class DeepInversion(Generated, OneStage):
 
     def losses(self, engine: Engine) -> Losses:
         """Cross-entropy over all classes; the old model's answers on real and on generated images."""
-        teacher, old, head = engine.teacher, engine.old_classes, engine.student.head
-        assert teacher is not None
+        return distil_answers(engine, self.distillation, self.temperature)
 
-        def losses(batch: Batch) -> dict[str, Tensor]:
-            assert batch.replayed is not None
-            real, generated = map(head, engine.pooled_together(batch.real, batch.replayed.items))
-            with torch.no_grad():
-                answers = teacher(*batch.real)
-            weight, temperature = self.distillation, self.temperature
-            return {
-                "cross-entropy": cross_entropy(real, batch.labels),
-                "real": weight * soft_distillation(real[:, :old], answers, temperature),
-                "generated": weight * soft_distillation(generated, batch.replayed.logits, temperature),
-            }
 
-        return losses
+def distil_answers(engine: Engine, weight: float, temperature: float) -> Losses:
+    """Cross-entropy of real images over all classes; the old model's answers on them and on pseudo-samples.
+
+    Args:
+        engine: in a later task.
+        weight: of both distillation terms.
+        temperature: that softens them.
+
+    """
+    teacher, old, head = engine.teacher, engine.old_classes, engine.student.head
+    assert teacher is not None
+
+    def losses(batch: Batch) -> dict[str, Tensor]:
+        assert batch.replayed is not None
+        real, generated = map(head, engine.pooled_together(batch.real, batch.replayed.items))
+        with torch.no_grad():
+            answers = teacher(*batch.real)
+        return {
+            "cross-entropy": cross_entropy(real, batch.labels),
+            "real": weight * soft_distillation(real[:, :old], answers, temperature),
+            "generated": weight * soft_distillation(generated, batch.replayed.logits, temperature),
+        }
+
+    return losses
