@@ -19,7 +19,7 @@ from remix.methods import list_methods
 from remix.reproduce.needed_runs import seconds_per_image
 from remix.support.files import write_text
 from remix.support.machine import keep_freed_memory
-from remix.support.tables import as_csv, as_markdown
+from remix.support.text import as_csv, as_markdown
 
 PRESET = "cifar100-mini"
 

@@ -129,7 +129,7 @@ def test_what_cannot_be_done_is_said_in_one_sentence_before_any_work(place, caps
     "phase",
     [
         "remix.deploy.learner.take_in",
-        "remix.learning.monitor.Monitor.begin_task",
+        "remix.learning.trainer.Monitor.begin_task",
         "remix.cli.learning_monitor.LearningMonitor.inversion",
         "remix.cli.learning_monitor.LearningMonitor.batch",
         "remix.methods.pmi.Pmi.remember",

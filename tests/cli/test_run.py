@@ -19,10 +19,9 @@ from tiny_runs import config_of, remix_run, tiny
 
 from remix.cli import main
 from remix.experiments.config import build_config
-from remix.experiments.plan import plan_run
+from remix.experiments.plan import load_tasks, plan_run
 from remix.experiments.run_directory import RunDirectory, RunDirectoryError
 from remix.experiments.run_monitor import RunMonitor
-from remix.experiments.run_parts import load_tasks
 from remix.experiments.run_state import RunState
 from remix.learning import Engine
 from remix.learning.metrics import AccuracyMatrix

@@ -124,8 +124,8 @@ def test_interrupted_at_any_phase_it_stays_as_it_was(two_steps, monkeypatch, ste
         raise KeyboardInterrupt
 
     place = {
-        "dream": "remix.learning.monitor.Monitor.inversion",
-        "first epoch": "remix.learning.monitor.Monitor.batch",
+        "dream": "remix.learning.trainer.Monitor.inversion",
+        "first epoch": "remix.learning.trainer.Monitor.batch",
         "measure": "remix.methods.pmi.Pmi.remember",
     }[step]
     monkeypatch.setattr(place, interrupted)

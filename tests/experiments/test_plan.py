@@ -1,4 +1,4 @@
-"""The plan of a run: what it will do, and what cannot come to its end is said before it begins."""
+"""What a run is made of and will do, before it does anything."""
 
 import io
 from contextlib import redirect_stdout
@@ -15,8 +15,7 @@ from remix.cli import main
 from remix.cli.run import run
 from remix.data import MissingData, TaskStream
 from remix.experiments.config import build_config, list_presets, read_preset, resolve
-from remix.experiments.plan import check_run, create_network, plan_run
-from remix.experiments.run_parts import load_tasks
+from remix.experiments.plan import check_run, create_network, load_tasks, plan_run
 from remix.methods import list_methods
 from remix.support.settings import SettingError
 
@@ -139,3 +138,23 @@ def test_data_that_are_not_all_there_are_noted(tmp_path):
     _, text = go({"preset": "cifar100-mini", "method": "finetune"}, data=str(tmp_path), dry_run=True)
     assert "cifar100 has 100 training and 100 test images here, officially 50,000 and 10,000" in text
     assert "note:" not in go(tiny("finetune", tmp_path / "run"))[1]
+
+
+def test_a_part_of_the_training_images_can_stand_in_for_the_test_images():
+    config = resolve("digits", validation=True)
+    stream = load_tasks(config.data, None)
+    whole = load_tasks(resolve("digits").data, None)
+    assert len(stream[0].train) + len(stream[0].test) == len(whole[0].train)
+
+
+def test_validation_images_follow_a_seed_of_their_own():
+    def held(*assignments, seed=0):
+        config = resolve("digits", seed=seed, assignments=assignments, validation=True)
+        return load_tasks(config.data, None).test(0).images, config.data.tested_on
+
+    images, told = held()
+    other_run, other_part = held(seed=1), held("data.validation_seed=1")
+    assert torch.equal(images, other_run[0])
+    assert told == other_run[1] == "10% of the training images"
+    assert not torch.equal(images, other_part[0])
+    assert other_part[1] == "10% of the training images (validation_seed 1)"

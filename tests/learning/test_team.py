@@ -16,7 +16,7 @@ import json, sys
 import torch
 from lightning_fabric import Fabric
 from tiny import tiny_engine, tiny_stream
-from remix.learning.monitor import Monitor
+from remix.learning.trainer import Monitor
 from remix.learning.team import Team
 
 def main(devices):

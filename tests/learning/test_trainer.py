@@ -11,10 +11,9 @@ from torch import Tensor, nn
 
 from remix.learning import BestEpoch
 from remix.learning.losses import LabelCounts
-from remix.learning.monitor import EpochReport, Monitor
 from remix.learning.stage import Batch, Training, Work
 from remix.learning.team import Team
-from remix.learning.trainer import StageState, Trainer, TrainingStoppedError
+from remix.learning.trainer import EpochReport, Monitor, StageState, Trainer, TrainingStoppedError
 from remix.networks import Items
 
 

@@ -7,8 +7,7 @@ import torch
 from tiny import tiny_engine, tiny_method, tiny_stream
 
 from remix.experiments.config import build_config, read_preset
-from remix.experiments.plan import plan_run
-from remix.experiments.run_parts import load_tasks
+from remix.experiments.plan import load_tasks, plan_run
 from remix.learning.stage import Batch
 from remix.methods import create_method
 from remix.methods.praka import JOINT, aggregation, beta_half, mixed_prototypes, rotated

@@ -1,7 +1,9 @@
+"""Text fit to be shown, and tables of it."""
+
 import os
 from pathlib import Path
 
-from remix.support.text import printable
+from remix.support.text import as_csv, printable
 
 
 def test_letters_of_every_script_stay():
@@ -14,3 +16,7 @@ def test_control_characters_and_half_characters_are_escaped():
 
 def test_bytes_of_file_names_that_are_not_utf8_are_shown_as_bytes():
     assert printable(Path(os.fsdecode(b"a\xff.jpg"))) == "a\\xff.jpg"
+
+
+def test_numbers_stay_numbers_in_csv():
+    assert as_csv([{"a": -1.5, "b": "-2", "c": "+x", "d": None, "e": "@y"}]) == "a,b,c,d,e\n-1.5,-2,'+x,,'@y\n"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from remix.cli.output import Format, as_json, check_format, note, note_left_out, show
-from remix.support.tables import as_csv, as_table
-from remix.support.text import printable
+from remix.support.text import as_csv, as_table, printable
 
 if TYPE_CHECKING:
     from remix.deploy.evaluation import Evaluation

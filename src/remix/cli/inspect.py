@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from remix.cli.output import as_json, show
-from remix.support.tables import as_table
-from remix.support.text import printable
+from remix.support.text import as_table, printable
 
 if TYPE_CHECKING:
     from remix.deploy.inspection import Inspection

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from remix.cli.output import Format, as_json, check_format, note, note_left_out, show
-from remix.support.tables import as_csv, as_table
-from remix.support.text import printable
+from remix.support.text import as_csv, as_table, printable
 
 if TYPE_CHECKING:
     from pathlib import Path

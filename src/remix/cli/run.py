@@ -80,9 +80,9 @@ def run(
 
     from remix.experiments.config import resolve
     from remix.experiments.events import TensorBoardLog, read_events, require_tensorboard
+    from remix.experiments.plan import create_team, load_tasks
     from remix.experiments.run import execute
     from remix.experiments.run_directory import RunDirectory
-    from remix.experiments.run_parts import create_team, load_tasks
     from remix.inversion import InversionStoppedError
     from remix.learning.engine import InterruptedInversion
     from remix.learning.trainer import TrainingStoppedError
@@ -180,8 +180,7 @@ def _show_plan(config: RunConfig, root: str | None, console: Console) -> None:
     from rich.table import Table
 
     from remix.data import MissingData
-    from remix.experiments.plan import check_run, plan_run
-    from remix.experiments.run_parts import load_tasks
+    from remix.experiments.plan import check_run, load_tasks, plan_run
     from remix.support.display import say
 
     reason = ""

@@ -22,7 +22,7 @@ from remix.deploy.figures import GridRow, save_grid
 from remix.learning import Model
 from remix.networks.probe import evaluating
 from remix.support.files import write_text
-from remix.support.tables import as_table
+from remix.support.text import as_table
 
 __all__ = ["SPACES", "Audit", "Nearest", "SpaceAudit", "audit", "audit_data", "audit_table", "nearest", "write_report"]
 

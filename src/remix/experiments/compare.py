@@ -14,8 +14,7 @@ from remix.experiments.run_directory import RunDirectory, RunDirectoryError
 from remix.learning.metrics import METRICS
 from remix.methods import list_methods
 from remix.support.settings import SettingError
-from remix.support.tables import as_csv, as_latex, as_markdown
-from remix.support.text import printable, shown
+from remix.support.text import as_csv, as_latex, as_markdown, printable, shown
 
 __all__ = [
     "Comparison",

@@ -24,8 +24,8 @@ from remix.inversion import Progress
 from remix.learning.engine import Engine, InterruptedInversion
 from remix.learning.metrics import AccuracyMatrix
 from remix.learning.model_file import Model, save_model
-from remix.learning.monitor import EpochReport
 from remix.learning.team import Team
+from remix.learning.trainer import EpochReport
 from remix.networks import Backbone, Classifier, create_head
 from remix.statistics import Memory
 from remix.support.clock import RunClock

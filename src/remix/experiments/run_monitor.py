@@ -11,7 +11,7 @@ from typing import Any
 from remix.experiments.events import Event, MetricsFile
 from remix.experiments.plan import RunPlan
 from remix.inversion import Progress
-from remix.learning.monitor import EpochReport, Monitor
+from remix.learning.trainer import EpochReport, Monitor
 from remix.support.clock import RunClock
 from remix.support.display import Display, duration
 from remix.support.files import open_appending

@@ -7,10 +7,9 @@ from remix.learning.losses import LossScales
 from remix.learning.method import Method, Step
 from remix.learning.metrics import AccuracyMatrix
 from remix.learning.model_file import Model, load_model, save_model
-from remix.learning.monitor import EpochReport, Monitor
 from remix.learning.stage import Batch, Losses, Stage, Training, Work
 from remix.learning.team import Team
-from remix.learning.trainer import BestEpoch, TrainingStoppedError
+from remix.learning.trainer import BestEpoch, EpochReport, Monitor, TrainingStoppedError
 
 __all__ = [
     "AccuracyMatrix",

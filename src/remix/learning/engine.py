@@ -20,10 +20,9 @@ from remix.inversion import Checkpoint, Progress
 from remix.learning.items import FrozenMaps, Replay
 from remix.learning.losses import LabelCounts
 from remix.learning.method import Method, Step
-from remix.learning.monitor import Monitor
 from remix.learning.stage import Stage
 from remix.learning.team import Team, full_precision
-from remix.learning.trainer import BestEpoch, StageState, Trainer
+from remix.learning.trainer import BestEpoch, Monitor, StageState, Trainer
 from remix.networks import Backbone, Classifier, Items, frozen_copy
 from remix.networks.probe import evaluating
 from remix.statistics import Memory

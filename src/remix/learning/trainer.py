@@ -1,4 +1,4 @@
-"""The one runner of every stage."""
+"""The one runner of every stage, and who is told what while it works."""
 
 from __future__ import annotations
 
@@ -10,14 +10,46 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from remix.inversion import Progress
 from remix.learning.items import Replay
 from remix.learning.losses import LabelCounts
-from remix.learning.monitor import EpochReport, Monitor
 from remix.learning.stage import Batch, Training, Work
 from remix.learning.team import Team
 from remix.networks import Items
 
-__all__ = ["BestEpoch", "EpochData", "StageState", "Trainer", "TrainingStoppedError"]
+__all__ = ["BestEpoch", "EpochData", "EpochReport", "Monitor", "StageState", "Trainer", "TrainingStoppedError"]
+
+
+@dataclass(frozen=True)
+class EpochReport:
+    """One epoch of a stage: its number from 0, of how many, its rate, and the mean of each weighted term."""
+
+    stage: str
+    epoch: int
+    epochs: int
+    rate: float
+    terms: Mapping[str, float]
+    seconds: float
+
+
+class Monitor:
+    """Told of everything that happens; this one keeps silent. Methods may be overridden one by one."""
+
+    def begin_task(self, index: int, classes: Sequence[str], phases: Sequence[str]) -> None:
+        """A task begins (or goes on): its number from 0, its new classes, the names of what will be done."""
+
+    def begin_phase(self, number: int, name: str) -> None:
+        """A phase of the task begins."""
+
+    def inversion(self, progress: Progress) -> None:
+        """A step of inversion was made."""
+
+    def batch(self, epoch: int, done: int, count: int) -> None:
+        """``done`` of about ``count`` batches of an epoch, its number from 0, were trained on."""
+
+    def epoch(self, report: EpochReport) -> None:
+        """An epoch came to its end."""
+
 
 EpochData = Callable[[torch.Generator], Iterator[tuple[Items, Tensor]]]
 """From a generator to one pass over the task's real images and labels."""

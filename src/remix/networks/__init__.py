@@ -3,9 +3,19 @@
 from remix.networks.adapt import ModuleBackbone, as_backbone
 from remix.networks.backbone import Backbone, Block, Items, average_pool
 from remix.networks.cifar_resnet import CifarResNet
-from remix.networks.classifier import Classifier, frozen_copy, saved_state
 from remix.networks.convnet import ConvNet
-from remix.networks.heads import CosineHead, Head, LinearHead, create_head, described_head, list_heads, register_head
+from remix.networks.heads import (
+    Classifier,
+    CosineHead,
+    Head,
+    LinearHead,
+    create_head,
+    described_head,
+    frozen_copy,
+    list_heads,
+    register_head,
+    saved_state,
+)
 from remix.networks.hooks import Hooks, Point
 from remix.networks.imagenet_resnet import ImageNetResNet
 from remix.networks.opening import OpenedNetwork, open_module, open_network, preprocessing_for

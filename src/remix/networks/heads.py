@@ -1,20 +1,24 @@
-"""Heads: from pooled features to the logits of all classes seen, growing by the names of new ones."""
+"""Heads: from pooled features to the logits of all classes seen, growing by names; and a backbone with its head."""
 
 from __future__ import annotations
 
 import copy
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, normalize
 
+from remix.networks.backbone import Backbone
 from remix.support.registry import Registry
 
-__all__ = ["CosineHead", "Head", "LinearHead", "create_head", "described_head", "list_heads", "register_head"]
+__all__ = [
+    "Classifier", "CosineHead", "Head", "LinearHead", "create_head",
+    "described_head", "frozen_copy", "list_heads", "register_head", "saved_state",
+]  # fmt: skip
 
 
 class Head(nn.Module):
@@ -277,3 +281,51 @@ def _checked(described: Mapping[str, Any]) -> tuple[list[int], bool]:
     if not tasks or any(type(size) is not int or size < 1 for size in tasks) or type(bias) is not bool:
         raise ValueError(f"its head is described as {str(dict(described))[:60]}")
     return tasks, bias
+
+
+class Classifier(nn.Module):
+    """A backbone and a head: images in, logits out.
+
+    Args:
+        backbone: the network.
+        head: its head; ``feature_dim`` must be the backbone's.
+
+    Raises:
+        ValueError: if the two do not fit together.
+
+    """
+
+    def __init__(self, backbone: Backbone, head: Head) -> None:
+        super().__init__()
+        if backbone.feature_dim != head.feature_dim:
+            raise ValueError(
+                f"the backbone gives features of length {backbone.feature_dim}, the head takes {head.feature_dim}"
+            )
+        self.backbone = backbone
+        self.head = head
+
+    def forward(self, x: Tensor, start: int = 0) -> Tensor:
+        """Map images (N, C, H, W), or what block ``start`` receives, to logits (N, num_classes)."""
+        logits: Tensor = self.head(self.backbone.pooled(x, start))
+        return logits
+
+
+def frozen_copy(network: Classifier, learning: Iterable[nn.Module]) -> Classifier:
+    """A copy in eval mode that asks for no gradients: what the network is now, whatever it learns.
+
+    Args:
+        network: to be copied.
+        learning: its modules that will change. Parameters of all others are shared, not copied; buffers are copied.
+
+    """
+    changing = {id(parameter) for module in learning for parameter in module.parameters()}
+    shared = {id(parameter): parameter for parameter in network.parameters() if id(parameter) not in changing}
+    copied = copy.deepcopy(network, dict(shared))
+    return copied.requires_grad_(False).eval()
+
+
+def saved_state(network: nn.Module, known: nn.Module) -> dict[str, Tensor]:
+    """The tensors of a network without parameters that it shares with another, which is saved or known anyway."""
+    elsewhere = {id(parameter) for parameter in known.parameters()}
+    shared = {name for name, parameter in network.named_parameters() if id(parameter) in elsewhere}
+    return {name: tensor for name, tensor in network.state_dict().items() if name not in shared}

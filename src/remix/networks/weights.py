@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from remix.networks.backbone import Backbone
 from remix.networks.cifar_resnet import CifarResNet
-from remix.networks.classifier import Classifier
-from remix.networks.heads import LinearHead
+from remix.networks.heads import Classifier, LinearHead
 from remix.networks.registry import backbone_options, create_backbone
 from remix.support.machine import out_of_memory
 

@@ -15,8 +15,8 @@ from remix.data.errors import DataError
 from remix.data.registry import find_dataset
 from remix.deploy.figures import grid_layout, open_picture
 from remix.experiments.config import DataConfig
+from remix.experiments.plan import load_tasks
 from remix.experiments.run_directory import RunDirectory
-from remix.experiments.run_parts import load_tasks
 from remix.report.runs import Group, RunFacts
 from remix.support.settings import SettingError, overlay
 from remix.support.text import printable

@@ -16,7 +16,7 @@ from remix.reproduce import needed_runs
 from remix.reproduce.needed_runs import NeededRun, Variant, comparison, need_runs
 from remix.reproduce.result_files import new_figure, tidy, write_results
 from remix.reproduce.targets import Listener, Reproduction
-from remix.support.tables import as_markdown
+from remix.support.text import as_markdown
 
 __all__ = ["TAKES", "reproduce"]
 

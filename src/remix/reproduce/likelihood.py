@@ -32,7 +32,7 @@ from remix.reproduce.targets import Listener, Reproduction
 from remix.statistics import Laplace, LayerStatistics, Memory, Point, as_view
 from remix.support.documents import read_json
 from remix.support.files import write_text, written_whole
-from remix.support.tables import as_csv
+from remix.support.text import as_csv
 
 __all__ = ["TAKES", "best_diagonal", "reproduce", "table", "verdict"]
 

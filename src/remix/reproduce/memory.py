@@ -22,7 +22,7 @@ from remix.laplace import LaplaceCovariance, LaplaceNormal
 from remix.reproduce.targets import Listener, Reproduction
 from remix.support.files import write_text
 from remix.support.machine import forget_peak, peak_bytes, resident_bytes
-from remix.support.tables import as_csv
+from remix.support.text import as_csv
 
 __all__ = ["TAKES", "dense_bytes", "reproduce"]
 

@@ -17,9 +17,8 @@ from torch import Tensor
 from remix.data import MissingData, TaskStream
 from remix.experiments.compare import Comparison, runs_in
 from remix.experiments.config import RunConfig, differences, resolve
-from remix.experiments.plan import create_network, plan_run
+from remix.experiments.plan import create_network, load_tasks, plan_run
 from remix.experiments.run_directory import RunDirectory
-from remix.experiments.run_parts import load_tasks
 from remix.experiments.sweep import Job, finish_jobs, make_job, parse_seeds, run_name
 from remix.experiments.sweep_runners import run_locally
 from remix.learning.team import as_device

@@ -13,7 +13,7 @@ from remix.report import write_report
 from remix.reproduce.needed_runs import NeededRun
 from remix.reproduce.targets import Listener, Reproduction
 from remix.support.files import write_text, written_whole
-from remix.support.tables import as_csv
+from remix.support.text import as_csv
 
 __all__ = ["colour_of", "new_figure", "scale_sentence", "tidy", "write_results"]
 

@@ -15,7 +15,7 @@ from remix.learning import load_model
 from remix.learning.team import as_device
 from remix.reproduce.targets import Listener, Reproduction
 from remix.support.files import write_text
-from remix.support.tables import as_csv, as_markdown
+from remix.support.text import as_csv, as_markdown
 
 __all__ = ["TAKES", "reproduce"]
 

@@ -13,7 +13,7 @@ from remix.reproduce import needed_runs
 from remix.reproduce.needed_runs import Variant, need_runs
 from remix.reproduce.result_files import new_figure, scale_sentence, tidy, write_results
 from remix.reproduce.targets import Listener, Reproduction
-from remix.support.tables import as_markdown
+from remix.support.text import as_markdown
 
 __all__ = ["TAKES", "reproduce"]
 
