@@ -9,6 +9,8 @@ import pytest
 from remix.cli import main
 from remix.reproduce import likelihood as reproduce_likelihood
 from remix.reproduce.likelihood import best_diagonal, table, verdict
+from remix.reproduce.likelihood_features import class_folders
+from remix.reproduce.likelihood_features import photographs as pictures_of
 from remix.statistics import Memory
 
 
@@ -74,3 +76,27 @@ def test_the_committed_likelihoods_say_what_their_page_says():
     first = [row for row in rows if row["model"] == "published recipe" and row["step"] == "0"]
     assert len(first) == 16
     assert all(float(row["train_gain_per_dim"]) < 0 for row in first)
+
+
+def test_the_plan_counts_photographs_and_says_what_is_there(capsys, tmp_path, photographs, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "layer3.json").write_text("{}")
+    words = ["reproduce", "likelihood", "--data", str(photographs), "--weights", "not opened", "--dry-run"]
+    main([*words, "--classes", "class3,class1,class0", "--out", str(tmp_path / "out")])
+    shown = capsys.readouterr().out
+    assert "photographs of class3, class1, class0 in" in shown
+    assert shown.count("60 + 30") == 4
+    assert [line.split("│")[2].strip() for line in shown.splitlines() if "layer" in line] == [
+        "200,704", "100,352", "50,176", "25,088",
+    ]  # fmt: skip
+    assert shown.count("to do") == 3
+    assert shown.count("there") == 1
+
+
+def test_photographs_are_those_of_the_classes_asked_for(photographs):
+    folder, classes = class_folders(str(photographs), "mini", ("class3", "class1"))
+    train, held = pictures_of(folder, classes, 32, "mini")
+    assert train.counts() == {"class3": 20, "class1": 20}
+    assert held.counts() == {"class3": 10, "class1": 10}
+    assert class_folders(str(photographs), "mini", None)[1] == ("class0", "class1", "class2", "class3")

@@ -38,6 +38,12 @@ def test_without_a_target_all_are_listed(capsys):
         (["memory", "--seeds", "0-1"], "does not look at --seeds"),
         (["samples", "--data", "x"], "needs --weights"),
         (["samples", "--data", "x", "--weights", "y"], "with photographs of church"),
+        (["samples", "--data", "x", "--weights", "y", "--classes", "a,b,a"], "--classes has a twice"),
+        (["samples", "--data", "x", "--weights", "y", "--classes", "../a"], "--classes takes names of folders"),
+        (["samples", "--data", "x", "--weights", "y", "--form", "frobenius"], "one of nll, typical, kl"),
+        (["likelihood", "--data", "x", "--weights", "y", "--classes", "a"], "photographs of a; other folders"),
+        (["likelihood", "--data", "x", "--vit", "y", "--vit-images", "z", "--classes", "a"], "leave out --vit-images"),
+        (["table1", "--classes", "a"], "does not look at --classes"),
         (["retention"], "cifar100"),  # is missing, before anything runs
     ],
 )

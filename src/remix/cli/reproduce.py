@@ -35,6 +35,8 @@ def reproduce(
     finished: bool = False,
     dry_run: bool = False,
     weights: str | None = None,
+    classes: str | None = None,
+    form: str | None = None,
     vit: str | None = None,
     vit_images: str | None = None,
     memory: float | None = None,
@@ -58,6 +60,9 @@ def reproduce(
         finished: Make the results of the runs that are finished, run nothing.
         dry_run: Only show the plan.
         weights: For likelihood and samples: safetensors file of a ResNet-34 with its head.
+        classes: For likelihood and samples: names of the folders of photographs, separated by commas; by default at the
+            scale paper those of the paper, n02113978 (dog), n04285008 (car), n01882714 (koala), n03457902 (greenhouse).
+        form: For samples: how the prior enters, nll (the default of paper), typical (that of mini) or kl.
         vit: For likelihood, also a vision transformer: its folder, as the transformers library saves it.
         vit_images: Images for --vit: a data set in --data by name (cifar100), or a folder; by default the photographs.
         memory: For likelihood: GiB that features may take while they are fitted (default 4); beyond that they are read
@@ -71,6 +76,7 @@ def reproduce(
         remix reproduce table1 --scale paper --data DIR --seeds 1-5
         remix reproduce likelihood --data photos --weights resnet34.safetensors --out likelihood
         remix reproduce likelihood --data DIR --weights resnet34.safetensors --vit vit/ --vit-images cifar100
+        remix reproduce samples --data photos --weights resnet34.safetensors --classes church,parachute --dry-run
         remix reproduce memory
     """
     from rich.console import Console
@@ -84,7 +90,7 @@ def reproduce(
         return
     wanted = Reproduction(
         Path(out or f"reproduce/{target}"), scale, resume, data, runs, seeds, jobs, finished or None, dry_run or None,
-        weights, vit, vit_images, memory,
+        weights, classes, form, vit, vit_images, memory,
     )  # fmt: skip
     try:
         complete = reproduce_target(target, wanted, Printer(console))

@@ -6,6 +6,7 @@ shown beside the published recipe, and the diagonal is the better of two on the 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -20,6 +21,8 @@ from remix.laplace import FrobeniusRecipe, LaplaceNormal
 from remix.networks import load_classifier
 from remix.reproduce.likelihood_curves import LayerData, diagonals, laplace_curve, published_curve
 from remix.reproduce.likelihood_features import (
+    MOST,
+    class_folders,
     extract_features,
     map_features,
     open_vit,
@@ -27,6 +30,7 @@ from remix.reproduce.likelihood_features import (
     read_features,
     vit_images,
 )
+from remix.reproduce.photographs import PAPER_CLASSES, count_images, parse_classes
 from remix.reproduce.result_files import new_figure
 from remix.reproduce.targets import Listener, Reproduction
 from remix.statistics import Laplace, LayerStatistics, Memory, Point, as_view
@@ -36,7 +40,7 @@ from remix.support.text import as_csv
 
 __all__ = ["TAKES", "best_diagonal", "reproduce", "table", "verdict"]
 
-TAKES = ("data", "weights", "vit", "vit_images", "memory")
+TAKES = ("data", "weights", "classes", "vit", "vit_images", "memory", "dry_run")
 SIZE, BATCH = 224, 128
 LAYERS = {
     "layer1": "layer1.2:output",
@@ -44,6 +48,7 @@ LAYERS = {
     "layer3": "layer3.5:output",
     "layer4": "layer4.2:output",
 }
+_DIMS = {name: (64 << k) * (SIZE // (4 << k)) ** 2 for k, name in enumerate(LAYERS)}
 _EPOCHS = {"mini": 50, "paper": 100}  # of the published recipe; for transformers twice as many
 _EVERY = {"mini": 10, "paper": 1}  # epochs between its evaluations
 _STYLES = {
@@ -52,6 +57,7 @@ _STYLES = {
     "published recipe": ("#c1121f", "^"),
 }
 Say = Callable[[str], None]
+Photographs = tuple[Path, tuple[str, ...]]  # their folder, and names of the classes
 Layers = Mapping[str, Mapping[str, Any]]
 
 
@@ -62,9 +68,19 @@ def reproduce(wanted: Reproduction, listener: Listener) -> bool:
         raise ValueError("this target needs --weights (a ResNet-34), --vit, or both")
     if wanted.vit is None and wanted.vit_images is not None:
         raise ValueError("--vit-images goes with --vit")
+    asked = parse_classes(wanted.classes)
+    pictures = None
+    if wanted.weights is not None or wanted.vit_images is None:
+        assert wanted.data is not None
+        pictures = class_folders(wanted.data, wanted.scale, asked)
+    elif asked is not None:
+        raise ValueError("--classes goes with photographs: leave out --vit-images, or give --weights")
+    if wanted.dry_run:
+        _tell_plan(wanted, pictures, listener)
+        return True
     say = listener.say
     layers: dict[str, Any] = {}
-    for layer in [*_resnet(wanted, say), *_vit(wanted, say)]:
+    for layer in [*_resnet(wanted, pictures, say), *_vit(wanted, pictures, say)]:
         layers[layer.data.name] = _compare(layer, wanted, say)
         _write(wanted.out, {"scale": wanted.scale, "layers": layers})
     say(table(layers))
@@ -89,17 +105,41 @@ class _Layer:
     settings: dict[str, Any]
 
 
-def _resnet(wanted: Reproduction, say: Say) -> list[_Layer]:
+def _tell_plan(wanted: Reproduction, found: Photographs | None, listener: Listener) -> None:
+    """Images, layers, lengths of fits, and what of it is there."""
+    most = MOST[wanted.scale]
+    counts = [0, 0]
+    if found is not None:
+        folder, classes = found
+        listener.say(f"photographs of {', '.join(PAPER_CLASSES.get(name, name) for name in classes)} in {folder}")
+        for place, part in enumerate(("train", "val")):
+            counts[place] = sum(min(most, count_images(folder / part / name)) for name in classes)
+    images = f"{counts[0]:,} + {counts[1]:,}"
+    rows = []
+    for name, dim in _DIMS.items() if wanted.weights is not None else ():
+        size = f"{2 * dim * sum(counts) / 2**30:.2f}"
+        state = "there" if (wanted.out / f"{name}.json").exists() else "to do"
+        rows.append([name, f"{dim:,}", images, f"{_EPOCHS[wanted.scale]}", size, state])
+    if wanted.vit is not None:
+        shown = images if wanted.vit_images is None else f"of {wanted.vit_images}"
+        state = "there" if (wanted.out / "block0.json").exists() else "to do"
+        rows.append([f"blocks of {Path(wanted.vit).name}", "", shown, f"{2 * _EPOCHS[wanted.scale]}", "", state])
+    heads = ["features", "D", "images, train + held-out", "epochs of the published fit", "GiB on disk", "state"]
+    listener.plan(heads, rows)
+
+
+def _resnet(wanted: Reproduction, found: Photographs | None, say: Say) -> list[_Layer]:
     """The four layers of the ResNet-34, features written."""
     if wanted.weights is None:
         return []
-    assert wanted.data is not None
-    images = photographs(wanted.data, SIZE, wanted.scale)
+    assert found is not None
+    images = photographs(*found, SIZE, wanted.scale)
     network: Any = load_classifier("resnet34", wanted.weights).eval().backbone
     preprocessing = Preprocessing(SIZE, 3, IMAGENET.mean, IMAGENET.std)
-    folder = wanted.out / "features"
+    folder = wanted.out / f"features{_suffix(wanted)}"
     extract_features(folder, images, preprocessing, lambda batches: map_features(network, batches, LAYERS), say)
     settings = {"scale": wanted.scale, "images": [len(part) for part in images], "of": Path(wanted.weights).name}
+    settings |= _named(wanted)
     layers = []
     for name, point in LAYERS.items():
         (train, shape), (held, _) = (read_features(folder / part, name) for part in ("train", "held-out"))
@@ -108,16 +148,31 @@ def _resnet(wanted: Reproduction, say: Say) -> list[_Layer]:
     return layers
 
 
-def _vit(wanted: Reproduction, say: Say) -> list[_Layer]:
+def _named(wanted: Reproduction) -> dict[str, Any]:
+    """Classes that were asked for; results of the usual ones do not name them."""
+    return {} if wanted.classes is None else {"classes": wanted.classes}
+
+
+def _suffix(wanted: Reproduction) -> str:
+    """Of a folder of features, so that those of other classes are not taken for them."""
+    return "" if wanted.classes is None else f"-{hashlib.sha256(wanted.classes.encode()).hexdigest()[:8]}"
+
+
+def _vit(wanted: Reproduction, found: Photographs | None, say: Say) -> list[_Layer]:
     """The blocks of the transformer, features written."""
     if wanted.vit is None:
         return []
     assert wanted.data is not None
     vit = open_vit(wanted.vit)
-    images = vit_images(wanted.vit_images, wanted.data, vit.preprocessing.size, wanted.scale)
-    folder = wanted.out / "features-vit"
+    if wanted.vit_images is not None:
+        images = vit_images(wanted.vit_images, wanted.data, vit.preprocessing.size)
+    else:
+        assert found is not None
+        images = photographs(*found, vit.preprocessing.size, wanted.scale)
+    folder = wanted.out / f"features-vit{_suffix(wanted)}"
     extract_features(folder, images, vit.preprocessing, vit.pooled, say)
     settings = {"scale": wanted.scale, "images": [len(part) for part in images], "of": Path(wanted.vit).name}
+    settings |= _named(wanted)
     layers, last = [], max(1, vit.blocks - 1)
     for number in range(vit.blocks):
         name = f"block {number}"

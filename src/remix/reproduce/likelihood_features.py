@@ -16,12 +16,15 @@ from torch import Tensor, nn
 
 from remix.data import DataError, ImageDataset, Preprocessing, load
 from remix.networks.probe import evaluating
+from remix.reproduce.photographs import PAPER_CLASSES, find_photographs
 from remix.statistics import Hooks
 from remix.support.documents import read_json
 
 __all__ = [
+    "MOST",
     "Features",
     "Vit",
+    "class_folders",
     "extract_features",
     "map_features",
     "open_vit",
@@ -33,28 +36,42 @@ __all__ = [
 
 Features = NDArray[Any]
 _CLASSES = 4
-_MOST = {"mini": 100, "paper": 10**9}  # photographs of a class
+MOST = {"mini": 100, "paper": 10**9}  # photographs of a class
 _BATCH = 20  # images at a time
 
 
-def photographs(data: str, size: int, scale: str) -> tuple[ImageDataset, ImageDataset]:
-    """Training and held-out images of the first four classes."""
-    root = Path(data)
-    folder = root if (root / "train").is_dir() else root / "imagenette"
-    if not (folder / "train").is_dir():
-        raise ValueError(f"--data {root} must have train/ and val/ with one sub-folder of photographs per class")
-    return _first(*_both(str(folder), None, size=size), _MOST[scale])
+def class_folders(data: str, scale: str, asked: tuple[str, ...] | None) -> tuple[Path, tuple[str, ...]]:
+    """The folder of the photographs, and the classes: those asked for, the paper's at its scale, else the first four.
+
+    Raises:
+        ValueError: if a class lacks photographs in train/ or val/; before any is opened.
+
+    """
+    root, parts = Path(data), ("train", "val")
+    if asked is None and scale == "paper":
+        asked = tuple(PAPER_CLASSES)
+    if asked is None:
+        folder = root if (root / "train").is_dir() else root / "imagenette"
+        if not (folder / "train").is_dir():
+            raise ValueError(f"--data {root} must have train/ and val/ with one sub-folder of photographs per class")
+        asked = tuple(sorted(one.name for one in (folder / "train").iterdir() if one.is_dir())[:_CLASSES])
+    return find_photographs(data, asked, parts), asked
 
 
-def vit_images(name: str | None, data: str, size: int, scale: str) -> tuple[ImageDataset, ImageDataset]:
-    """The same of a data set by name or a folder; without a name the photographs."""
-    if name is None:
-        return photographs(data, size, scale)
+def photographs(folder: Path, classes: tuple[str, ...], size: int, scale: str) -> tuple[ImageDataset, ImageDataset]:
+    """Training and held-out images of these classes."""
+    train, test = _both(str(folder), None, size=size)
+    labels = [train.label_of(name) for name in classes]
+    return _first(train.relabelled(labels), test.relabelled(labels), len(labels), MOST[scale])
+
+
+def vit_images(name: str, data: str, size: int) -> tuple[ImageDataset, ImageDataset]:
+    """The same of the first four classes of a data set by name or a folder."""
     options: dict[str, Any] = {"size": size} if Path(name).is_dir() else {}
     train, test = _both(name, data, **options)
     if train.input_shape[1:] != (size, size):
         raise ValueError(f"the transformer takes images of {size} x {size} pixels, {name} has {train.input_shape[1:]}")
-    return _first(train, test, 500)
+    return _first(train, test, min(_CLASSES, len(train.classes)), 500)
 
 
 def _both(name: str, root: str | None, **options: Any) -> tuple[ImageDataset, ImageDataset]:
@@ -67,11 +84,11 @@ def _both(name: str, root: str | None, **options: Any) -> tuple[ImageDataset, Im
     return splits.train, splits.test
 
 
-def _first(train: ImageDataset, test: ImageDataset, most: int) -> tuple[ImageDataset, ImageDataset]:
+def _first(train: ImageDataset, test: ImageDataset, classes: int, most: int) -> tuple[ImageDataset, ImageDataset]:
     """Of the first classes at most ``most`` images each, classes mixed."""
 
     def some(data: ImageDataset) -> ImageDataset:
-        rows = torch.cat([(data.labels == label).nonzero()[:most, 0] for label in range(_CLASSES)])
+        rows = torch.cat([(data.labels == label).nonzero()[:most, 0] for label in range(classes)])
         return data.select(rows[torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))])
 
     return some(train), some(test)

@@ -48,6 +48,8 @@ class Reproduction:
         finished: take the runs that are finished, run nothing.
         dry_run: only show the plan.
         weights: of the ResNet-34.
+        classes: names of folders of photographs, separated by commas.
+        form: in which the prior of dreams enters.
         vit: `transformers` folder of a vision transformer.
         vit_images: its images: a data set by name, or a folder.
         memory: GiB that rows may take while they are fitted.
@@ -64,6 +66,8 @@ class Reproduction:
     finished: bool | None = None
     dry_run: bool | None = None
     weights: str | None = None
+    classes: str | None = None
+    form: str | None = None
     vit: str | None = None
     vit_images: str | None = None
     memory: float | None = None
