@@ -1,9 +1,12 @@
 """`remix reproduce`: targets and their options."""
 
+from pathlib import Path
+
 import pytest
 
 from remix.cli import main
-from remix.reproduce import TARGETS, needed_runs
+from remix.reproduce import PAPER, TARGETS, needed_runs
+from tests.accepted_commands import check_accepted
 
 
 def refused(capsys, *words):
@@ -17,6 +20,42 @@ def test_without_a_target_all_are_listed(capsys):
     main(["reproduce"])
     shown = capsys.readouterr().out
     assert all(name in shown for name in TARGETS)
+
+
+def test_without_a_target_every_table_and_figure_of_the_paper_is_listed_with_what_makes_it(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "250")
+    main(["reproduce"])
+    lines = capsys.readouterr().out.splitlines()
+    names = [f"table {k}" for k in range(1, 8)] + [f"figure {k}" for k in range(1, 11)]
+    assert sorted(part.name for part in PAPER) == sorted(names)
+    for part in PAPER:
+        line = next(line for line in lines if line.startswith(f"{part.name} "))
+        assert part.shows in line
+        assert part.command in line
+        assert part.needs in line
+        assert ("a GPU" in line) == part.gpu
+        assert bool(part.command) != part.needs.startswith("not made: ")
+
+
+@pytest.mark.parametrize("command", sorted({part.command for part in PAPER if part.command}))
+def test_what_the_list_says_to_type_is_understood(command):
+    check_accepted(["remix", "reproduce", *command.split()], Path(__file__).parents[2])
+
+
+def test_the_commands_of_the_list_are_all_targets():
+    assert {part.command.split()[0] for part in PAPER if part.command} == set(TARGETS)
+
+
+def test_retention_of_another_preset_plans_its_runs(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("REMIX_DATA", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(needed_runs, "seconds_per_image", lambda config: 1e-3)
+    main(["reproduce", "retention", "--preset", "tiny-mini", "--dry-run"])
+    shown = capsys.readouterr().out
+    assert "tiny-mini" in shown
+    assert "cifar100" not in shown
+    assert "12 runs to do in reproduce/runs/" in shown
 
 
 @pytest.mark.parametrize(
@@ -43,6 +82,9 @@ def test_without_a_target_all_are_listed(capsys):
         (["samples", "--data", "x", "--weights", "y", "--form", "frobenius"], "one of nll, typical, kl"),
         (["likelihood", "--data", "x", "--weights", "y", "--classes", "a"], "photographs of a; other folders"),
         (["likelihood", "--data", "x", "--vit", "y", "--vit-images", "z", "--classes", "a"], "leave out --vit-images"),
+        (["retention", "--preset", "tiny-mini"], "tiny-imagenet"),  # is missing
+        (["retention", "--preset", "tiny-min"], "did you mean 'tiny-mini'"),
+        (["table1", "--preset", "tiny-mini"], "does not look at --preset"),
         (["table1", "--classes", "a"], "does not look at --classes"),
         (["retention"], "cifar100"),  # is missing, before anything runs
     ],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from remix.cli.dream import show_dream
 from remix.cli.measure import show_measuring
-from remix.reproduce import TARGETS, Listener, Reproduction, reproduce_target
+from remix.reproduce import PAPER, TARGETS, Listener, Reproduction, reproduce_target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +30,7 @@ def reproduce(
     scale: Literal["mini", "paper"] = "mini",
     resume: bool = False,
     seeds: str | None = None,
+    preset: str | None = None,
     jobs: int | None = None,
     runs: str | None = None,
     finished: bool = False,
@@ -51,10 +52,11 @@ def reproduce(
         target: What to make again: table1, efficiency, retention, lambda, samples, likelihood or memory.
         data: The folder that data sets are kept in. For likelihood and samples: photographs with train/ and val/, or a
             folder that has imagenette/ in it.
-        out: Folder of the results; reproduce/TARGET by default.
+        out: Folder of the results; reproduce/TARGET by default, with --preset reproduce/TARGET-PRESET.
         scale: mini - small networks, for two cores; paper - the paper's protocol, for a GPU.
         resume: Go on with the results in the folder --out.
         seeds: Seeds of the runs, such as 0-2 (the default of mini) or 1-5 (that of paper).
+        preset: For retention: runs of another preset, such as tiny-mini or tiny-10 (the paper's).
         jobs: Runs at a time, 1 by default; the processors are shared between them.
         runs: Folder of the runs that targets share; runs/ beside the folder of the results by default.
         finished: Make the results of the runs that are finished, run nothing.
@@ -73,6 +75,7 @@ def reproduce(
         remix reproduce table1 --data DIR --dry-run
         remix reproduce table1 --data DIR --jobs 2
         remix reproduce retention --data DIR --jobs 2 --resume
+        remix reproduce retention --preset tiny-mini --data DIR --dry-run
         remix reproduce table1 --scale paper --data DIR --seeds 1-5
         remix reproduce likelihood --data photos --weights resnet34.safetensors --out likelihood
         remix reproduce likelihood --data DIR --weights resnet34.safetensors --vit vit/ --vit-images cifar100
@@ -85,12 +88,12 @@ def reproduce(
 
     console = Console()
     if target is None:
-        for name, about in TARGETS.items():
-            console.print(f"[bold]{name:<12}[/bold] {about}", highlight=False)
+        _list(console)
         return
+    named = target if preset is None else f"{target}-{Path(preset).stem}"
     wanted = Reproduction(
-        Path(out or f"reproduce/{target}"), scale, resume, data, runs, seeds, jobs, finished or None, dry_run or None,
-        weights, classes, form, vit, vit_images, memory,
+        Path(out or f"reproduce/{named}"), scale, resume, data, runs, seeds, preset, jobs, finished or None,
+        dry_run or None, weights, classes, form, vit, vit_images, memory,
     )  # fmt: skip
     try:
         complete = reproduce_target(target, wanted, Printer(console))
@@ -99,6 +102,20 @@ def reproduce(
         sys.exit(130)
     if not complete:
         sys.exit(1)
+
+
+def _list(console: Console) -> None:
+    """The targets, and every table and figure of the paper with what makes it and what has to be brought."""
+    from rich.table import Table
+
+    for name, about in TARGETS.items():
+        console.print(f"[bold]{name:<12}[/bold] {about}", highlight=False)
+    console.print("\nWhat the paper has, at its scale (remix reproduce COMMAND); without --scale paper: on a laptop")
+    table = Table("", "shows", "command", "needs", box=None, pad_edge=False)
+    for part in PAPER:
+        brought = [*([part.needs] if part.needs else []), *(["a GPU"] if part.gpu else [])]
+        table.add_row(part.name, part.shows, part.command or "-", "; ".join(brought) or "nothing")
+    console.print(table)
 
 
 class Printer(Listener):

@@ -17,7 +17,7 @@ from remix.support.text import as_markdown
 
 __all__ = ["TAKES", "reproduce"]
 
-TAKES = needed_runs.TAKES
+TAKES = (*needed_runs.TAKES, "preset")
 _PRESET = {"mini": "cifar100-mini", "paper": "cifar100-10"}
 _METHODS = ("finetune", "rdfcil", "pmi", "remix")
 _ACCURACIES = {"new_task_accuracy": "on the newest task", "old_task_accuracy": "on older tasks"}
@@ -25,7 +25,7 @@ _ACCURACIES = {"new_task_accuracy": "on the newest task", "old_task_accuracy": "
 
 def reproduce(wanted: Reproduction, listener: Listener) -> bool:
     """See `remix.reproduce`."""
-    preset = _PRESET[wanted.scale]
+    preset = wanted.preset or _PRESET[wanted.scale]
     runs, complete = need_runs(wanted, [Variant(preset, method) for method in _METHODS], listener)
     if not runs:
         return complete

@@ -44,6 +44,7 @@ class Reproduction:
         data: folder of images or of data sets.
         runs: folder of the runs that targets share.
         seeds: of the runs, such as 0-2.
+        preset: of the runs, instead of the one that belongs to the scale.
         jobs: runs at a time.
         finished: take the runs that are finished, run nothing.
         dry_run: only show the plan.
@@ -62,6 +63,7 @@ class Reproduction:
     data: str | None = None
     runs: str | None = None
     seeds: str | None = None
+    preset: str | None = None
     jobs: int | None = None
     finished: bool | None = None
     dry_run: bool | None = None
