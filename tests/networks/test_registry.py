@@ -160,7 +160,8 @@ def test_unknown_option_lists_the_options():
 
 
 def test_what_a_name_settles_is_no_option():
-    assert set(backbone_options("resnet32")) == {"width", "final_relu", "padding", "input_shape", "generator"}
+    options = {"width", "final_relu", "padding", "stem_stride", "input_shape", "generator"}
+    assert set(backbone_options("resnet32")) == options
     with pytest.raises(TypeError, match="no option 'depth'"):
         create_backbone("resnet32", depth=20)
 
