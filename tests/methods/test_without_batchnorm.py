@@ -6,6 +6,8 @@ from tiny import tiny_method, tiny_stream
 from tiny_transformer import PlainConvolutions, TinyTransformer
 
 import remix
+from remix.data import ImageDataset
+from remix.deploy.measuring import measure_model
 from remix.learning import Engine, load_model, save_model
 from remix.networks import Backbone, Classifier, LinearHead, register_backbone, registry
 from remix.networks.views import TOKEN_CHANNELS, TOKEN_POSITIONS
@@ -70,3 +72,13 @@ def test_a_transformer_is_a_network_for_steps_and_model_files(tmp_path, monkeypa
     assert torch.equal(again.classifier(images), learner.model.classifier(images))
     assert again.memory.describe() == learner.model.memory.describe()
     assert len(remix.Learner.of(again, **QUICK).dream(NAMES[2], 2, steps=2)) == 2
+
+
+def test_a_transformer_is_measured_where_it_says_and_as_its_blocks_are_read():
+    learner = remix.Learner(TinyTransformer().float(), **QUICK)
+    learner.learn(digits([0, 1]), classes=NAMES)
+    images, labels = digits([0, 1])
+    data = ImageDataset((255 * images).byte(), labels, learner.classes)
+    found = measure_model(learner.model, data, learner.classes).model.memory
+    assert {str(layer.point) for layer in found.layers.values()} == WATCHED
+    assert all(layer.view == TOKEN_CHANNELS and layer.normal is not None for layer in found.layers.values())

@@ -18,7 +18,7 @@ from remix.deploy.recipe import LearnSettings, step_methods
 from remix.deploy.step import learn_step, opened
 from remix.learning import LearnStep, Model, Monitor, Team, load_model, save_model
 from remix.methods import create_method
-from remix.networks import backbone_options, list_heads, open_module, open_network
+from remix.networks import backbone_options, create_head, open_module, open_network
 from remix.networks.adapt import BlockPath
 
 if TYPE_CHECKING:
@@ -93,8 +93,7 @@ class Learner:
             if options or weights is not None or self.settings.size is not None:
                 raise ValueError("options, weights and size go with a backbone's name; a module has its own")
             self._network = open_module(backbone, blocks, input_shape, mean, std)
-        if head not in list_heads():
-            raise ValueError(f"there is no head {head!r}; there are: {', '.join(list_heads())}")
+        create_head(head, 1)  # raises for an unknown one
         self.head, self.device, self.monitor = head, device, monitor
         self._model: Model | None = None
         self._team: Team | None = None

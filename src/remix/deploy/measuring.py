@@ -29,9 +29,8 @@ from remix.statistics import (
     Memory,
     Meter,
     Point,
-    batchnorm_points,
-    block_input_points,
     feature_point,
+    meters_by_view,
     run_meters,
 )
 
@@ -146,16 +145,10 @@ def measure_model(
     """
     check_request(kinds, views, maps)
     order_of_names(data.classes, names, bare.classifier.head.num_classes)
-    backbone: Any = bare.classifier.backbone
-    points = batchnorm_points(backbone) or list(block_input_points(backbone).values())
-    layers: list[LayerMeter] = []
-    if "channels" in views:
-        layers.append(LayerMeter(points, "channels", kinds))
-    inputs = [
-        point for point in block_input_points(backbone).values() if "channels" not in views or point not in points
-    ]
-    if inputs:
-        layers.append(LayerMeter(inputs, "channels", ()))
+    backbone = bare.classifier.backbone
+    watched = backbone.watched() if "channels" in views else []
+    layers = meters_by_view(watched, kinds)
+    layers += meters_by_view(place for place in backbone.block_inputs() if place not in watched)
     if "map" in views:
         layers.append(LayerMeter(map_points(bare, maps), "map", ("laplace",), transform=transform))
     classes = ClassMeter(feature_point(backbone), backbone.pool)
@@ -185,9 +178,9 @@ def map_points(model: Model, maps: Sequence[str] | None = None) -> list[Point]:
         ValueError: for a name that is no block; the message lists them.
 
     """
-    backbone: Any = model.classifier.backbone
+    backbone = model.classifier.backbone
     if maps is None:
-        return batchnorm_points(backbone) or list(block_input_points(backbone).values())
+        return [point for point, _ in backbone.watched()]
     names = [block.name for block in backbone.blocks()]
     if list(maps) == ["stages"]:  # the stem is none if its size goes on
         shapes = block_shapes(backbone)[1:]

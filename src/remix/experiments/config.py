@@ -14,7 +14,7 @@ from typing import Any, Literal
 from remix.data import Augment
 from remix.learning.method import Method
 from remix.methods import list_methods, method_class
-from remix.networks import backbone_options, list_heads
+from remix.networks import backbone_options, create_head
 from remix.support.documents import DocumentError, parse_yaml, read_yaml
 from remix.support.files import why_unreadable
 from remix.support.settings import SettingError, overlay, plain, set_path, unknown_name
@@ -102,8 +102,7 @@ class NetworkConfig:
         for name in self.options:
             if name not in known:
                 raise unknown_name(name, known, "network.options")
-        if self.head not in list_heads():
-            raise ValueError(f"there is no head {self.head!r}; there are: {', '.join(list_heads())}")
+        create_head(self.head, 1)  # raises for an unknown one
         if self.bias and self.head != "linear":
             raise ValueError(f"a head of the kind {self.head!r} has no bias: leave network.bias out")
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -28,18 +28,19 @@ from remix.methods.drifted import balance_head_on_gaussians, drifted_gaussians, 
 from remix.methods.extending import extending_stages, remember_extension
 from remix.methods.plain import FIRST, check_prior_kind, first_task
 from remix.methods.registry import method
-from remix.networks import Backbone, Items, Point, View
+from remix.networks import Backbone, Items
 from remix.statistics import (
     ClassGaussians,
     ClassMeter,
     LayerMeter,
     LayerStatistics,
     SelectorRecipe,
+    meters_by_view,
     run_meters,
     train_selectors,
 )
 
-__all__ = ["Pmi", "meters_by_view"]
+__all__ = ["Pmi"]
 
 # Most that one step may move a logit, for a gradient of 1. The curvature of these losses is at most about half the
 # squared length of the features, and with a momentum of 0.9 rates are stable up to 3.8 over the curvature. Of 0.5 and
@@ -232,14 +233,6 @@ class Pmi(Method):
         inputs = backbone.block_inputs(start)
         others = [] if backbone.has_batchnorm else [place for place in backbone.watched(start) if place not in inputs]
         return meters_by_view([*inputs, *others])
-
-
-def meters_by_view(places: Iterable[tuple[Point, View]], kinds: Sequence[str] = ()) -> list[LayerMeter]:
-    """Meters of statistics at places, one for those that are read alike."""
-    by_view: dict[View, list[Point]] = {}
-    for point, view in places:
-        by_view.setdefault(view, []).append(point)
-    return [LayerMeter(points, view, kinds) for view, points in by_view.items()]
 
 
 def _merged(engine: Engine, layers: dict[str, LayerStatistics]) -> dict[str, LayerStatistics]:

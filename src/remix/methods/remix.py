@@ -8,12 +8,13 @@ from typing import Literal
 
 from remix.inversion import Knowledge, LayerwiseSettings
 from remix.learning.engine import Engine
-from remix.methods.pmi import Pmi, meters_by_view
+from remix.methods.pmi import Pmi
 from remix.methods.registry import method
 from remix.networks import Backbone
 from remix.statistics import (
     COVARIANCE_LIMIT,
     LayerMeter,
+    meters_by_view,
     rescale_to_batchnorm,
     resolution_points,
     resolution_shapes,

@@ -13,6 +13,7 @@ from remix.statistics.measure import (
     Meter,
     NonFiniteActivationError,
     measure_layers,
+    meters_by_view,
     require_finite,
     run_meters,
 )
@@ -81,6 +82,7 @@ __all__ = [
     "measure_classes",
     "measure_layers",
     "merge_layers",
+    "meters_by_view",
     "mixture",
     "read_file",
     "read_header",

@@ -17,7 +17,10 @@ from remix.statistics.covariance import Measured, covariance_class
 from remix.statistics.layers import LayerStatistics
 from remix.statistics.moments import Reservoir, RunningMoments
 
-__all__ = ["Batch", "LayerMeter", "Meter", "NonFiniteActivationError", "measure_layers", "require_finite", "run_meters"]
+__all__ = [
+    "Batch", "LayerMeter", "Meter", "NonFiniteActivationError",
+    "measure_layers", "meters_by_view", "require_finite", "run_meters",
+]  # fmt: skip
 
 Batch = Tensor | Sequence[Any]
 """Images (N, C, H, W), or a pair of images and labels (N,), as data loaders give them; or `Items` in their place."""
@@ -272,6 +275,14 @@ class LayerMeter:
         if layout is None or self._transform is None:
             return None
         return "dct" if self._transform == "dct" or min(layout[1:]) >= _SMALLEST_DCT else None
+
+
+def meters_by_view(places: Iterable[tuple[Point, View]], kinds: Sequence[str] = ()) -> list[LayerMeter]:
+    """Meters of statistics at places, one for those that are read alike."""
+    by_view: dict[View, list[Point]] = {}
+    for point, view in places:
+        by_view.setdefault(view, []).append(point)
+    return [LayerMeter(points, view, kinds) for view, points in by_view.items()]
 
 
 class _Gauge:
