@@ -87,7 +87,7 @@ def test_a_run_begins_with_weights_that_are_given(tmp_path):
         assert torch.equal(create_network(given).state_dict()[key], tensor)
     with pytest.raises(SettingError, match=r"network\.weights: no weights file"):
         create_network(resolve("digits", assignments=["network.weights=nowhere.safetensors"]))
-    with pytest.raises(SettingError, match="there is no head 'cosin'; there are: linear, cosine"):
+    with pytest.raises(SettingError, match=r"no head 'cosin' \(did you mean 'cosine'\?\); there are: linear, cosine"):
         resolve("digits", assignments=["network.head=cosin"])
 
 
