@@ -39,20 +39,24 @@ def remix(preset: str):
         ("tiny-20", 0.005, 1.0, 2000, 1000, 0.05, 1000),
     ],
 )
-def test_the_published_settings(preset, rate, head, samples, per_task, weight, batch):
-    config = build_config(read_preset(preset))
+def test_the_settings_of_the_code(preset, rate, head, samples, per_task, weight, batch):
+    code = {"settings.setting": "code"}
+    config = build_config(read_preset(preset), assignments=code)
     found = config.settings
     assert (found.network.lr, found.network.epochs, found.network.milestones) == (rate, 120, (60, 90))
     assert (found.first.epochs, found.first.lr, found.first.milestones) == (200, 0.1, (80, 120))
     assert (found.head.epochs, found.last_block.epochs, found.balance.epochs, found.balance.lr) == (20, 20, 40, 0.005)
     assert (found.scales.head, found.samples, found.samples_per_task) == (head, samples, per_task)
-    assert (found.inversion.prior.kind, found.inversion.prior.weight) == ("laplace", weight)
+    assert (found.inversion.prior.kind, found.inversion.prior.weight) == ("laplace-code", weight)
     assert (found.inversion.batch, found.inversion.block.steps, found.inversion.refine.steps) == (batch, 50, 160)
     assert (config.batch_size, config.augment) == (128, Augment(4, True))
     assert config.data.tasks == int(preset.rpartition("-")[2])
-    pmi = build_config(read_preset(preset), assignments={"method": "pmi"}).settings
+    pmi = build_config(read_preset(preset), assignments={"method": "pmi", **code}).settings
     assert (pmi.network, pmi.scales, pmi.samples) == (found.network, found.scales, found.samples)
     assert pmi.inversion.prior.kind == "none"
+    paper = build_config(read_preset(preset)).settings
+    assert (paper.setting, paper.samples, paper.inversion.prior.weight) == ("paper", samples, weight)
+    assert (paper.head.epochs, paper.network.epochs, paper.network.lr, paper.scales.head) == (0, 160, 0.1, 0.0)
 
 
 def test_the_mini_benchmark_is_what_was_fixed():
@@ -71,9 +75,8 @@ def test_the_mini_benchmark_is_what_was_fixed():
 
 @pytest.mark.parametrize("method", list_methods())
 def test_the_mini_benchmark_of_tiny_imagenet_differs_in_its_images_only(method):
-    cifar, found = (
-        build_config(read_preset(name), assignments={"method": method}) for name in ("cifar100-mini", "tiny-mini")
-    )
+    same = {"method": method, **({"settings.setting": "code"} if method in ("pmi", "remix") else {})}
+    cifar, found = (build_config(read_preset(name), assignments=same) for name in ("cifar100-mini", "tiny-mini"))
     assert (found.settings, found.augment, found.batch_size) == (cifar.settings, cifar.augment, cifar.batch_size)
     assert found.data == replace(cifar.data, name="tiny-imagenet", order="B")
     assert found.network.options == {"width": 8, "stem_stride": 2, "input_shape": [3, 64, 64]}

@@ -18,6 +18,7 @@ from remix.statistics import (
     compensate,
     contrastive_loss,
     select_features,
+    select_from_pool,
     train_selectors,
 )
 from remix.statistics import selector_training as training
@@ -249,3 +250,30 @@ def test_bad_requests_are_told(trained):
         select_features(*trained, 0, 0)
     with pytest.raises(ValueError, match="no class 3"):
         select_features(*trained, 3, 5)
+
+
+def test_from_a_pool_each_is_the_least_crowded_of_what_is_left(trained):
+    gaussians, selectors = trained
+    for score in ("log-mean-exp", "mean"):
+        chosen = select_from_pool(gaussians, selectors, 0, 12, torch.Generator().manual_seed(5), score)
+        pool = gaussians.sample([0] * 24, torch.Generator().manual_seed(5))
+        embedded, kept = selectors.embed(0, pool), [0]
+        while len(kept) < 12:
+            rest = [i for i in range(24) if i not in kept]
+            scores = crowding(embedded[rest], embedded[kept], score)
+            kept.append(rest[int(scores.argmin())])
+        assert torch.equal(chosen, pool[kept])
+
+
+def test_a_choice_from_a_pool_is_left_as_it_was_drawn(trained):
+    gaussians, selectors = trained
+    chosen = select_from_pool(gaussians, selectors, 0, 40, torch.Generator().manual_seed(1))
+    pool = gaussians.sample([0] * 80, torch.Generator().manual_seed(1))
+    assert all(any(torch.equal(row, other) for other in pool) for row in chosen)
+    assert not torch.allclose(chosen.mean(0), gaussians.mean[0], atol=1e-6)
+
+
+def test_crowding_by_the_mean_of_the_cosines(generator):
+    candidates, chosen = (torch.nn.functional.normalize(torch.randn(n, 4, generator=generator)) for n in (3, 5))
+    naive = torch.stack([torch.stack([(a * b).sum() for b in chosen]).mean() for a in candidates])
+    assert torch.allclose(crowding(candidates, chosen, "mean"), naive, atol=1e-6)

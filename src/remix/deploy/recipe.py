@@ -181,6 +181,7 @@ def make_recipe(
             "selection": False,  # selectors need more images than there are
             "follow": "shift",
             "bounded": True,
+            "measure_augmented": False,
             "inversion": _inversion(frozen > 0, kind),
         }
     else:

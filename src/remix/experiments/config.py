@@ -17,7 +17,7 @@ from remix.methods import list_methods, method_class
 from remix.networks import backbone_options, create_head
 from remix.support.documents import DocumentError, parse_yaml, read_yaml
 from remix.support.files import why_unreadable
-from remix.support.settings import SettingError, overlay, plain, set_path, unknown_name
+from remix.support.settings import SettingError, merged, overlay, plain, set_path, unknown_name
 from remix.support.text import did_you_mean, printable, shown
 
 __all__ = [
@@ -214,12 +214,9 @@ def build_config(values: Mapping[str, Any], *, assignments: Mapping[str, Any] | 
             f"these settings are of method {shown(given['method'])} and mean nothing to {shown(name)}: "
             "leave --method out, or begin with a preset"
         )
-    layers = [by_method.get(str(name)) or {}, given.pop("settings", {}), changes.pop("settings", {})]
-    settings: Method = kind()
-    for layer in layers:
-        if isinstance(layer, Mapping):
-            layer = {kind.renamed.get(key, key): value for key, value in layer.items()}
-        settings = overlay(settings, layer, "settings")
+    settings = _method_settings(
+        kind, [by_method.get(str(name)) or {}, given.pop("settings", {}), changes.pop("settings", {})]
+    )
     start = RunConfig(DataConfig(), NetworkConfig(), None, 128, str(name), settings)
     try:
         for layer in (given, changes):
@@ -227,6 +224,28 @@ def build_config(values: Mapping[str, Any], *, assignments: Mapping[str, Any] | 
     except SettingError as error:
         raise _with_place(error, changes, start) from None
     return replace(start, settings=settings)
+
+
+def _method_settings(kind: type[Method], layers: Sequence[Any]) -> Method:
+    """Layers of settings, the last ones first; ``setting`` names what they lie over (see `Method.named`).
+
+    What a layer has under the name of such a setting counts with that one only.
+    """
+    known = [layer for layer in layers if isinstance(layer, Mapping)]
+    setting = next((layer["setting"] for layer in reversed(known) if kind.named and "setting" in layer), None)
+    try:
+        settings = kind() if setting is None else kind.of(str(setting))
+    except ValueError as error:
+        raise SettingError(f"settings.setting: {error}") from error
+    chosen = getattr(settings, "setting", None)
+    for layer in layers:
+        if isinstance(layer, Mapping):
+            own = layer.get(chosen) or {} if chosen in kind.named else {}
+            apart = {*kind.named, "setting"} if kind.named else set()
+            everything = {key: value for key, value in layer.items() if key not in apart}
+            layer = {kind.renamed.get(key, key): value for key, value in merged(everything, own).items()}
+        settings = overlay(settings, layer, "settings")
+    return settings
 
 
 def _without_stale_options(config: RunConfig, layer: Mapping[str, Any]) -> RunConfig:
@@ -311,16 +330,7 @@ def read_preset(name: str) -> dict[str, Any]:
     base = _read_preset(str(values.pop("base")))
     if "base" in base:
         raise SettingError(f"the base of {printable(name)} has a base itself; name the last one")
-    return _over(base, values)
-
-
-def _over(base: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Mappings within mappings: what ``values`` says goes before what ``base`` says."""
-    merged = dict(base)
-    for key, value in values.items():
-        below = merged.get(key)
-        merged[key] = _over(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
-    return merged
+    return merged(base, values)
 
 
 def _read_preset(name: str) -> dict[str, Any]:

@@ -8,11 +8,13 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from remix.inversion.appendix import SquaredVariation, move_by_labels, spread_of_outputs
 from remix.inversion.dream import Dream, OnProgress, dream_in_chunks, noise
 from remix.inversion.knowledge import Knowledge
 from remix.inversion.loop import Checkpoint, Optimisation
 from remix.inversion.losses import FeatureMatch, LabelMatch
 from remix.inversion.phases import Phase
+from remix.inversion.priors import CovariancePrior
 from remix.inversion.settings import LayerwiseSettings
 from remix.inversion.statistics_losses import StatisticsKl
 from remix.inversion.targets import Targets
@@ -66,8 +68,8 @@ def invert_layerwise(
 
 
 def _check(knowledge: Knowledge, targets: Targets, settings: LayerwiseSettings) -> None:
-    if settings.labels and knowledge.classify is None:
-        raise ValueError("the weight labels needs a classifier: give Knowledge(..., classify=head)")
+    if (settings.labels or settings.top == "labels") and knowledge.classify is None:
+        raise ValueError("the weight labels and top=labels need a classifier: give Knowledge(..., classify=head)")
     dim = knowledge.backbone.feature_dim
     if targets.features is None:
         raise ValueError("layer-wise inversion matches features: make the targets with feature_targets(...)")
@@ -98,49 +100,82 @@ class _Plan:
     def phases(self, targets: Targets, prefix: str) -> list[Phase]:
         top = len(self.blocks) - 1
         assert targets.features is not None
-        features = targets.features.to(self.knowledge.like)
+        features, labels = targets.features.to(self.knowledge.like), targets.labels.to(self.knowledge.like.device)
+        given = None if self.settings.top == "labels" else features
         phases = [
-            Phase(f"{prefix}{self.blocks[i].name}", self._block(i, features if i == top else None), fresh=i == top)
+            Phase(
+                f"{prefix}{self.blocks[i].name}",
+                self._block(i, given if i == top else None),
+                fresh=i == top and given is not None,
+            )
             for i in reversed(self.reached)
         ]
-        return [*phases, Phase(f"{prefix}refine", self._refine(features, targets.labels), keep=True, usable=True)]
+        if given is None:
+            phases.insert(0, Phase(f"{prefix}labels", self._labels(features, labels), fresh=True))
+        return [*phases, Phase(f"{prefix}refine", self._refine(features, labels), keep=True, usable=True)]
+
+    @property
+    def _in_block(self) -> float:
+        """How much more than in the refinement statistics weigh in a block."""
+        return len(self.reached) * self.settings.block_factor
 
     def _boost(self, cap: float) -> Boost | None:
         return Boost(cap) if self.settings.boosting else None
 
-    def _terms(
-        self, target: Tensor, weight: float, layers: list[LayerStatistics], entering: LayerStatistics | None
-    ) -> list[Term]:
-        """The output is the target, and layers have their moments; the unknown itself is another term's."""
-        terms = [Term("features", self.settings.features, FeatureMatch(target), self._boost(10))]
+    def _match(self, weight: float, target: Tensor, above: LayerStatistics | None) -> list[Term]:
+        """The output is the target; ``above`` are statistics of what the next block receives."""
+        if not weight:
+            return []
+        spread = spread_of_outputs(above, target) if self.settings.normalised else None
+        return [Term("features", weight, FeatureMatch(target, spread), self._boost(10))]
+
+    def _statistics(self, weight: float, number: int | None, entering: LayerStatistics | None) -> list[Term]:
+        """Layers of one block, or of all, have the moments of real data; the unknown itself is another term's."""
+        knowledge, prior = self.knowledge, self.settings.prior
+        likely = self.settings.statistics_form == "nll"
+        layers = knowledge.prior_layers(prior) if likely else knowledge.moments
+        if number is not None:
+            layers = [layer for layer in layers if layer.point in self.reached[number]]
         inside = [layer for layer in layers if entering is None or layer.key != entering.key]
-        return [*terms, *([Term("statistics", weight, StatisticsKl(inside), self._boost(10))] if inside else [])]
+        if not inside or not weight:
+            return []
+        loss = CovariancePrior(inside, prior.kind, "nll", summed=True) if likely else StatisticsKl(inside)
+        return [Term("statistics", weight, loss, self._boost(10))]
 
     def _input(self, weight: float, entering: LayerStatistics | None) -> list[Term]:
         """The unknown has its moments, if they are known; images have none."""
-        if entering is None:
+        if entering is None or not weight:
             return []
         return [Term("input", weight, StatisticsKl([entering], of_variable=True), self._boost(5))]
 
+    def _labels(self, features: Tensor, labels: Tensor) -> Build:
+        settings, knowledge = self.settings, self.knowledge
+        classify = knowledge.classify
+        assert classify is not None
+        return lambda _, __: move_by_labels(features.clone(), labels, classify, knowledge.backbone, settings)
+
     def _block(self, number: int, features: Tensor | None) -> Build:
         settings, knowledge, backbone = self.settings, self.knowledge, self.knowledge.backbone
-        weight = settings.statistics * len(self.reached) * settings.block_factor
-        inside = [layer for layer in knowledge.moments if layer.point in self.reached[number]]
-        entering = self.inputs.get(self.blocks[number].name)
+        entering, above = self._entering(number), self._entering(number + 1)
         forward = partial(backbone.features, start=number, stop=number + 1)
-        if features is not None:
+        if number + 1 == len(self.blocks):
             forward = partial(backbone.pooled, start=number)
+        inside = [
+            *self._statistics(settings.statistics * self._in_block, number, entering),
+            *self._input(settings.input * self._in_block, entering),
+            *([Term("image", settings.variation, SquaredVariation())] if settings.variation and not number else []),
+            *self.block_priors[number],
+        ]
 
-        def build(above: Tensor | None, generator: torch.Generator) -> Optimisation:
-            target = features if features is not None else above
+        def build(found: Tensor | None, generator: torch.Generator) -> Optimisation:
+            target = features if features is not None else found
             assert target is not None
             target = target.to(knowledge.like)  # what a checkpoint held is not on a device yet
-            terms = [*self._terms(target, weight, inside, entering), *self._input(weight, entering)]
             start = noise((len(target), *knowledge.block_shapes[number]), knowledge.like, generator)
             if entering is not None:
                 start = _spread(start, entering)
             return Optimisation(
-                [*terms, *self.block_priors[number]],
+                [*self._match(settings.features, target, above), *inside],
                 backbone,
                 forward,
                 TensorVariable(start),
@@ -150,20 +185,24 @@ class _Plan:
 
         return build
 
+    def _entering(self, number: int) -> LayerStatistics | None:
+        """What is known of the input of a block; of images, and of what leaves the last block, nothing."""
+        return self.inputs.get(self.blocks[number].name) if number < len(self.blocks) else None
+
     def _refine(self, features: Tensor, labels: Tensor) -> Build:
         settings, knowledge = self.settings, self.knowledge
-        entering = self.inputs.get(self.blocks[knowledge.start].name)
+        entering = self._entering(knowledge.start)
+        terms = [
+            *self._match(settings.refine_features, features, None),
+            *self._statistics(settings.statistics, None, entering),
+            *self.prior,
+            *self._input(settings.input, entering),
+        ]
+        if settings.labels and knowledge.classify is not None:
+            terms.append(Term("labels", settings.labels, LabelMatch(knowledge.classify, labels)))
 
         def build(found: Tensor | None, _: torch.Generator) -> Optimisation:
             assert found is not None
-            terms = [
-                *self._terms(features, settings.statistics, knowledge.moments, entering),
-                *self.prior,
-                *self._input(settings.statistics, entering),
-            ]
-            if settings.labels and knowledge.classify is not None:
-                match = LabelMatch(knowledge.classify, labels.to(features.device))
-                terms.append(Term("labels", settings.labels, match))
             return Optimisation(
                 terms,
                 knowledge.backbone,

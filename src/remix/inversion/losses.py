@@ -14,6 +14,7 @@ from remix.inversion.terms import Average, BatchAverage, Loss, Seen
 
 __all__ = [
     "ClassBalance",
+    "Classify",
     "FeatureMatch",
     "ImageNorm",
     "LabelMatch",
@@ -31,10 +32,20 @@ Variation = Literal["batch-norms", "absolute"]
 
 
 class FeatureMatch(Loss):
-    """Mean squared difference between the network's output and targets (N, ...) of the same shape."""
+    """Mean squared difference between the network's output and targets (N, ...) of the same shape.
 
-    def __init__(self, targets: Tensor) -> None:
-        super().__init__(Average(lambda seen: (seen.output - targets[seen.part]).square().flatten(1).mean(1)))
+    Args:
+        targets: that are wanted.
+        spread: by which the differences are divided, broadcast against the targets; None for as they are.
+
+    """
+
+    def __init__(self, targets: Tensor, spread: Tensor | None = None) -> None:
+        def per_image(seen: Seen) -> Tensor:
+            difference = seen.output - targets[seen.part]
+            return (difference if spread is None else difference / spread).square().flatten(1).mean(1)
+
+        super().__init__(Average(per_image))
         self.targets = targets
 
 

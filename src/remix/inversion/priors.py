@@ -49,7 +49,7 @@ def check_prior(kind: str, form: str) -> None:
 
 
 class CovariancePrior(Loss):
-    """The mean over layers of a penalty per coordinate under a Gaussian with the given kind of covariance.
+    """A penalty under a Gaussian with the given kind of covariance: per coordinate, and of layers the mean.
 
     Kinds: ``diagonal``, ``laplace`` (as fitted), ``laplace-dct`` (a Laplace covariance that was fitted in the DCT
     basis), ``dense``, and whatever else `LayerStatistics.prior` gives. Forms: ``nll`` and ``typical`` (see
@@ -61,6 +61,7 @@ class CovariancePrior(Loss):
         layers: statistics; each must hold a covariance of this kind.
         kind: of covariance, not "none".
         form: of the penalty.
+        summed: whether the penalties of all coordinates of all layers are added up instead.
 
     Raises:
         ValueError: for an unknown kind or form, no layers, or a layer without this kind.
@@ -68,7 +69,12 @@ class CovariancePrior(Loss):
     """
 
     def __init__(
-        self, layers: Iterable[LayerStatistics] | Mapping[str, LayerStatistics], kind: PriorKind, form: Form = "nll"
+        self,
+        layers: Iterable[LayerStatistics] | Mapping[str, LayerStatistics],
+        kind: PriorKind,
+        form: Form = "nll",
+        *,
+        summed: bool = False,
     ) -> None:
         check_prior(kind, form)
         chosen = list(layers.values() if isinstance(layers, Mapping) else layers)
@@ -78,6 +84,12 @@ class CovariancePrior(Loss):
         self._quadratic = [part for part in self._parts if isinstance(part, _Quadratic)]
         self._constants = Remembered(self._make)
         self._form = form
+        quadratic = [isinstance(part, _Quadratic) for part in self._parts]
+        # In the order in which `value` has them.
+        dims = [
+            layer.dim for wanted in (False, True) for layer, is_ in zip(chosen, quadratic, strict=True) if is_ is wanted
+        ]
+        self._dims = torch.tensor(dims, dtype=torch.float64) if summed else None
         super().__init__(*(part.average for part in self._parts))
 
     def value(self, measured: Sequence[BatchAverage], count: int) -> Tensor:
@@ -93,7 +105,8 @@ class CovariancePrior(Loss):
             factors, constants, logdets, dims = self._constants(quadratic)
             forms = linear_forms(quadratic, factors) + constants
             parts.append(form_of_quadratic(forms, logdets, dims, self._form))
-        return torch.cat(parts).mean()
+        found = torch.cat(parts)
+        return found.mean() if self._dims is None else torch.dot(found, self._dims.to(found))
 
     def _make(self, measured: Sequence[BatchAverage]) -> tuple[list[Tensor], Tensor, Tensor, Tensor]:
         pairs = [part.coefficients(one) for part, one in zip(self._quadratic, measured, strict=True)]

@@ -1,4 +1,4 @@
-"""The settings of every strategy, with the published values as defaults."""
+"""The settings of every strategy."""
 
 # ruff: noqa: RUF009 (frozen dataclasses can be defaults)
 
@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 from remix.inversion.priors import PriorKind, check_prior
 from remix.inversion.statistics_losses import Form
@@ -88,15 +89,23 @@ class PriorSettings:
 
 @dataclass(frozen=True)
 class LayerwiseSettings:
-    """Layer by layer, then refined: the published values of REMIX on CIFAR-100 in ten tasks.
+    """Layer by layer, then refined. The defaults are those of the authors' code; docs/methods.md compares them.
 
     Attributes:
         block: steps and rate for every block.
         refine: steps and rates of the whole network.
-        features: weight of the feature match.
-        labels: weight of the cross-entropy with the labels in the refinement (named in the paper, not in its code).
-        statistics: weight of the KL of BatchNorm statistics in the refinement.
-        block_factor: in a block, statistics and input prior weigh ``statistics * number of blocks * block_factor``.
+        features: weight of the feature match in a block.
+        refine_features: weight of the feature match in the refinement.
+        labels: weight of the cross-entropy with the labels in the refinement.
+        top: what the topmost block aims at: the "features" of the targets, or these after steps of their own in which
+            the cross-entropy with the "labels" moved them.
+        normalised: whether features match in units of the standard deviations that real ones have.
+        statistics: weight of the statistics of layers in the refinement.
+        statistics_form: "kl": divergence of means and variances, averaged over channels; "nll": negative log-likelihood
+            under the covariances of the prior, summed over channels. Both are summed over layers.
+        input: weight of the statistics of what is sought.
+        block_factor: in a block, ``statistics`` and ``input`` weigh ``number of blocks * block_factor`` times as much.
+        variation: weight of the squared differences of neighbouring pixels, in the first block.
         boosting: whether terms that grow above their first value gain weight.
         prior: the covariance prior.
         batch: most images inverted together; more are done in equal chunks.
@@ -107,9 +116,15 @@ class LayerwiseSettings:
     block: Schedule = Schedule(50, 0.8)
     refine: Schedule = Schedule(160, 0.4, warm_up=5, milestones=(80, 120))
     features: float = 1.0
+    refine_features: float = 1.0
     labels: float = 0.0
+    top: Literal["features", "labels"] = "features"
+    normalised: bool = False
     statistics: float = 0.25
+    statistics_form: Literal["kl", "nll"] = "kl"
+    input: float = 0.25
     block_factor: float = 20.0
+    variation: float = 0.0
     boosting: bool = True
     prior: PriorSettings = PriorSettings()
     batch: int = 4000
@@ -117,6 +132,11 @@ class LayerwiseSettings:
 
     def __post_init__(self) -> None:
         _check_batches(self.batch, self.micro_batch)
+        if self.statistics_form == "nll" and self.prior.kind == "none":
+            raise ValueError(
+                "statistics_form 'nll' is the likelihood under the covariances of the prior, and prior.kind is none: "
+                "set prior.kind, such as laplace, or statistics_form=kl"
+            )
 
 
 @dataclass(frozen=True)

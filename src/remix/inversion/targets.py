@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from remix.statistics import ClassGaussians, Selectors, select_features
+from remix.statistics import ClassGaussians, Score, Selectors, select_features, select_from_pool
 
 __all__ = ["Targets", "balanced_labels", "feature_targets", "random_labels"]
 
@@ -64,6 +64,9 @@ def feature_targets(
     gaussians: ClassGaussians,
     selectors: Selectors | None = None,
     generator: torch.Generator | None = None,
+    *,
+    score: Score = "log-mean-exp",
+    pool: bool = False,
 ) -> Targets:
     """A feature for every label, from its class's Gaussian.
 
@@ -73,6 +76,8 @@ def feature_targets(
         selectors: with them, the features of a class are chosen to differ from each other (contrastive feature
             selection); without, they are plain draws.
         generator: source of the draws.
+        score: by which the selectors judge a candidate.
+        pool: whether they choose with `select_from_pool`, else with `select_features`.
 
     Raises:
         ValueError: for a class that has no Gaussian or no selector.
@@ -81,11 +86,12 @@ def feature_targets(
     places = gaussians.rows(labels)
     if selectors is None:
         return Targets(labels, gaussians.sample(labels, generator))
+    select = select_from_pool if pool else select_features
     features = gaussians.mean.new_empty(len(labels), gaussians.dim)
     for place in places.unique():
         rows = (places == place).nonzero()[:, 0]
         label = gaussians.labels[int(place)]
-        chosen = select_features(gaussians, selectors, label, len(rows), generator)
+        chosen = select(gaussians, selectors, label, len(rows), generator, score)
         # The order of the choice runs from plain draws to ever more remote ones: mix it.
         order = torch.randperm(len(rows), generator=generator, device=None if generator is None else generator.device)
         features[rows] = chosen[order.to(chosen.device)].to(features)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from remix.learning.items import Replay
 from remix.learning.stage import Stage
+from remix.support.settings import overlay
+from remix.support.text import did_you_mean
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from remix.data import ImageDataset
     from remix.learning.engine import Engine
     from remix.networks import Backbone
@@ -45,11 +49,27 @@ class Method(ABC):
     renamed: ClassVar[Mapping[str, str]] = {}
     """Settings by the names that they had in earlier versions, whose runs are still read."""
 
+    named: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Settings that have a name, by what they change of the defaults; such a method has a field ``setting``."""
+
     carried: ClassVar[tuple[str, ...]] = ()
     """Names of modules that are kept from task to task."""
 
     passes: ClassVar[int] = 1
     """How often an image goes through the network in an epoch, such as in several rotations."""
+
+    @classmethod
+    def of(cls, setting: str) -> Self:
+        """The method with the settings of this name.
+
+        Raises:
+            ValueError: for a name that it does not have.
+
+        """
+        if setting not in cls.named:
+            hint, known = did_you_mean(setting, cls.named), ", ".join(cls.named) or "none"
+            raise ValueError(f"method {cls.name!r} has no settings named {setting[:60]!r}{hint}; there are: {known}")
+        return overlay(cls(), {**cls.named[setting], "setting": setting})
 
     def check(self, backbone: Backbone, start: int = 0) -> None:  # noqa: B027 (most can work with any)
         """Whether it can come to its end with this network, of which all from block ``start`` on learns.

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from remix.learning.engine import Engine
-from remix.learning.items import Replayed
+from remix.learning.items import Replayed, TensorReplay
 from remix.learning.losses import (
     LossScales,
     balanced_cross_entropy,
@@ -18,7 +18,7 @@ from remix.learning.relational import RelationalProjectors
 from remix.learning.stage import Batch, Losses, Work
 from remix.networks import Items
 
-__all__ = ["PROJECTORS", "balance_head", "distil", "projectors"]
+__all__ = ["PROJECTORS", "balance_head", "balance_head_by_formula", "distil", "projectors"]
 
 PROJECTORS = "projectors"
 """Name of the projectors among the engine's modules."""
@@ -88,7 +88,7 @@ def balance_head(engine: Engine, local: float, hard: float) -> Work:
     Args:
         engine: in a later task.
         local: weight of the class-balanced cross-entropy.
-        hard: weight of the distillation of old logits.
+        hard: weight of the distillation of old logits; 0 for none.
 
     """
     head = engine.student.head
@@ -101,9 +101,38 @@ def balance_head(engine: Engine, local: float, hard: float) -> Work:
         assert batch.replayed is not None
         real, pseudo = head(engine.pooled(batch.real)), head(engine.pooled(batch.replayed.items))
         labels = torch.cat([batch.labels, batch.replayed.labels])
-        return {
-            "balanced": local * balanced_cross_entropy(torch.cat([real, pseudo]), labels, weights),
-            "hard": hard * hard_distillation(pseudo, batch.replayed.logits),
-        }
+        found = {"balanced": local * balanced_cross_entropy(torch.cat([real, pseudo]), labels, weights)}
+        if hard:
+            found["hard"] = hard * hard_distillation(pseudo, batch.replayed.logits)
+        return found
 
     return Work([head], losses, before_epoch=renew_weights)
+
+
+def balance_head_by_formula(engine: Engine, hard: float) -> Work:
+    """The head alone, as the paper's appendix writes it: mean over all samples of w_y / sum_j w_j times cross-entropy.
+
+    w_y is 1 over the number of samples that class y has in the data of this task: its images, or the pseudo-samples.
+
+    Args:
+        engine: in a later task, with a buffer of pseudo-samples.
+        hard: weight of the distillation of old logits; 0 for none.
+
+    """
+    head, present, replay = engine.student.head, engine.present, engine.replay
+    assert present is not None
+    assert isinstance(replay, TensorReplay)
+    labels = torch.cat([present.labels.to(replay.labels), replay.labels])
+    inverse = 1 / torch.bincount(labels, minlength=head.num_classes).clamp_min(1).float()
+    weights = inverse / inverse.sum()
+
+    def losses(batch: Batch) -> dict[str, Tensor]:
+        assert batch.replayed is not None
+        features = torch.cat([engine.pooled(batch.real), engine.pooled(batch.replayed.items)])
+        labels = torch.cat([batch.labels, batch.replayed.labels])
+        found = {"balanced": head_cross_entropy(head, features, labels, weights.to(labels.device)[labels])}
+        if hard:
+            found["hard"] = hard * hard_distillation(head(features[len(batch.labels) :]), batch.replayed.logits)
+        return found
+
+    return Work([head], losses)

@@ -64,6 +64,11 @@ class OneStage(Method):
 
 def check_prior_kind(method: str, prior: PriorSettings) -> None:
     """Whether a method that measures no covariances can have a prior. Raises ValueError if not."""
+    if prior.kind == "none" and prior.form == "frobenius":
+        raise ValueError(
+            f"the prior's form 'frobenius' compares covariances, and the method {method!r} has none to compare with: "
+            "choose the method remix, or set prior.kind=diagonal"
+        )
     if prior.kind not in ("none", "diagonal"):
         raise ValueError(
             f"the prior {prior.kind!r} needs covariances, which the method {method!r} does not measure: set prior.kind "

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from remix.data import ImageDataset
 from remix.inversion import (
@@ -23,9 +23,11 @@ from remix.learning.items import TensorReplay
 from remix.learning.losses import LossScales
 from remix.learning.method import Method, Step
 from remix.learning.stage import Stage, Training, Work
-from remix.methods.distillation import balance_head, distil, projectors
+from remix.methods import named_settings
+from remix.methods.distillation import balance_head, balance_head_by_formula, distil, projectors
 from remix.methods.drifted import balance_head_on_gaussians, drifted_gaussians, shifted_gaussians
 from remix.methods.extending import extending_stages, remember_extension
+from remix.methods.named_settings import Setting
 from remix.methods.plain import FIRST, check_prior_kind, first_task
 from remix.methods.registry import method
 from remix.networks import Backbone, Items
@@ -54,17 +56,23 @@ class Pmi(Method):
     """PMI: the old model is inverted layer by layer towards features of the old classes; training unfreezes in stages.
 
     Args:
+        setting: the name of the settings that these began with: "paper", "code" (the defaults) or "ours"; see
+            docs/methods.md. ``create_method(name, setting=...)``, presets and --set give all that belongs to a name.
         first: training of the first task.
         head: of the newest classifier alone, in later tasks.
         last_block: of the newest classifier and the last block.
         network: of the newest classifier and the whole backbone.
         balance: of all classifiers, the backbone frozen.
-        together: whether BatchNorm sees real images and pseudo-samples as one batch; published is one after the other.
+        classifiers: which learn together with the backbone, the "newest" or "all".
+        balance_weights: of classes while the head is balanced: against how often each was "seen" so far, or by the
+            formula of the paper, from the data of the "task".
+        balance_distils: whether the old model's logits are kept while the head is balanced.
+        together: whether BatchNorm sees real images and pseudo-samples as one batch, or one after the other.
         augment_replay: whether pseudo-samples are cropped and mirrored at random, as real images are.
-        follow: how the Gaussians of old classes follow the network: measured again on its "dreams", as published; moved
-            with the "drift" of the features of new images (then they have correlations, and all classifiers are
-            balanced on draws from them instead of on pseudo-samples); or moved and scaled by the "shift" of the
-            features of dreams, for few images.
+        follow: how the Gaussians of old classes follow the network: measured again on its "dreams"; moved with the
+            "drift" of the features of new images (then they have correlations, and all classifiers are balanced on
+            draws from them instead of on pseudo-samples); or moved and scaled by the "shift" of the features of dreams,
+            for few images.
         bounded: whether classifiers learn no faster than the length of features allows; for features of large networks.
         scales: weights of the losses before they follow the numbers of classes.
         samples: pseudo-samples, besides those per task.
@@ -73,17 +81,23 @@ class Pmi(Method):
             measured on a few dozen images is wider than it looks, and dreams in its middle leave too much room to the
             new classes.
         selection: whether the features of a class are chosen to differ from each other (contrastive selection).
-        selectors: training of the networks that choose.
+        selectors: the networks that choose.
+        measure_augmented: whether statistics are of images that are cropped and mirrored at random, as in training.
         inversion: layer by layer, then refined.
 
     """
 
     renamed: ClassVar[Mapping[str, str]] = {"views": "augment_replay"}
+    named: ClassVar[Mapping[str, Mapping[str, Any]]] = named_settings.PMI
+    setting: Setting = "code"
     first: Training = FIRST
     head: Training = Training(20, 0.1)
     last_block: Training = Training(20, 0.05, (10, 15))
     network: Training = Training(120, 0.01, (60, 90))
     balance: Training = Training(40, 0.005)
+    classifiers: Literal["newest", "all"] = "newest"
+    balance_weights: Literal["seen", "task"] = "seen"
+    balance_distils: bool = True
     together: bool = False
     augment_replay: bool = False
     follow: Literal["dreams", "drift", "shift"] = "dreams"
@@ -94,6 +108,7 @@ class Pmi(Method):
     spread: float = 1.0
     selection: bool = True
     selectors: SelectorRecipe = SelectorRecipe()
+    measure_augmented: bool = True
     inversion: LayerwiseSettings = LayerwiseSettings(prior=PriorSettings("none"))
 
     def __post_init__(self) -> None:
@@ -140,7 +155,8 @@ class Pmi(Method):
         assert gaussians is not None
         labels = random_labels(range(engine.old_classes), self._count(engine.tasks), engine.generator)
         wide = gaussians if self.spread == 1 else replace(gaussians, std=self.spread * gaussians.std)
-        return feature_targets(labels, wide, selectors, engine.generator)
+        recipe = self.selectors
+        return feature_targets(labels, wide, selectors, engine.generator, score=recipe.score, pool=recipe.pool)
 
     def _count(self, tasks: int) -> int:
         """Pseudo-samples after so many tasks."""
@@ -181,13 +197,17 @@ class Pmi(Method):
         if blocks is not None:
             modules = [block.module for block in engine.backbone.blocks()[len(engine.backbone.blocks()) - blocks :]]
         pair = [projectors(engine)] if relational else []
-        return Work([engine.student.head.newest(), *pair, *modules], losses)
+        head = engine.student.head
+        return Work([head if self.classifiers == "all" else head.newest(), *pair, *modules], losses)
 
     def _balance(self, engine: Engine) -> Work:
         if self.follow == "drift":
             return balance_head_on_gaussians(engine)
         scales = self.scales.for_task(engine.new_classes, engine.old_classes)
-        return balance_head(engine, self.scales.local, scales.hard)
+        hard = scales.hard if self.balance_distils else 0.0
+        if self.balance_weights == "task":
+            return balance_head_by_formula(engine, hard)
+        return balance_head(engine, self.scales.local, hard)
 
     # --- remembering ---
 
@@ -196,7 +216,8 @@ class Pmi(Method):
         memory, replay = engine.memory, engine.replay
         classes = self._class_meter(engine, correlated=self.follow == "drift")
         meters = self.layer_meters(engine.backbone, engine.start)
-        run_meters(engine.backbone, engine.images(data), [classes, *meters])
+        images = engine.images(data, engine.generator if self.measure_augmented else None)
+        run_meters(engine.backbone, images, [classes, *meters])
         layers = {key: layer for meter in meters for key, layer in meter.statistics().items()}
         gaussians, features = classes.gaussians(), classes.features() if self.selection else {}
         if isinstance(replay, TensorReplay):
@@ -207,7 +228,8 @@ class Pmi(Method):
                 remember_extension(engine, data, followed, gaussians, layers)
                 return
             gaussians = followed.replace(gaussians)
-            features = past.features() | features if self.selection else {}
+            if self.selection and self.selectors.again:
+                features = past.features() | features
         memory.layers = _merged(engine, layers)
         # A class that no pseudo-sample was drawn of keeps its old Gaussian.
         memory.gaussians = gaussians if memory.gaussians is None else memory.gaussians.replace(gaussians)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from remix.learning.method import Method
@@ -43,7 +44,9 @@ def method_class(name: str) -> type[Method]:
 
 
 def create_method(name: str, **settings: Any) -> Method:
-    """A method with the given settings; the published ones for CIFAR-100 in ten tasks by default.
+    """A method with the given settings, by default those for CIFAR-100 in ten tasks.
+
+    ``setting="paper"`` and such give the settings that have this name (see `Method.named`); others go before them.
 
     Raises:
         ValueError: for an unknown name, or a setting the method does not have.
@@ -55,7 +58,9 @@ def create_method(name: str, **settings: Any) -> Method:
         if setting not in known:
             hint = did_you_mean(setting, known)
             raise ValueError(f"method {name!r} has no setting {setting!r}{hint}; it has: {', '.join(known) or 'none'}")
-    return kind(**settings)
+    if not kind.named or "setting" not in settings:
+        return kind(**settings)
+    return replace(kind.of(settings["setting"]), **settings)  # type: ignore[type-var]
 
 
 def list_methods() -> dict[str, str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
-from remix.inversion import Knowledge, LayerwiseSettings
+from remix.inversion import Knowledge, LayerwiseSettings, PriorSettings
 from remix.learning.engine import Engine
+from remix.methods import named_settings
 from remix.methods.pmi import Pmi
 from remix.methods.registry import method
 from remix.networks import Backbone
@@ -31,13 +33,14 @@ class Remix(Pmi):
     The prior is ``inversion.prior``: which covariance, in which form, how heavy. Other settings as in PMI.
 
     Args:
-        view: what the prior looks at: "channels" of every BatchNorm input, as published (of what a network without
-            BatchNorm watches instead), or the whole "map" at the end of every resolution.
+        view: what the prior looks at: "channels" of every BatchNorm input (of what a network without BatchNorm
+            watches instead), or the whole "map" at the end of every resolution.
 
     """
 
+    named: ClassVar[Mapping[str, Mapping[str, Any]]] = named_settings.REMIX
     view: Literal["channels", "map"] = "channels"
-    inversion: LayerwiseSettings = LayerwiseSettings()  # noqa: RUF009 (frozen)
+    inversion: LayerwiseSettings = LayerwiseSettings(prior=PriorSettings("laplace-code"))  # noqa: RUF009 (frozen)
 
     @property
     def _covariance(self) -> str | None:
@@ -47,7 +50,12 @@ class Remix(Pmi):
 
     def check(self, backbone: Backbone, start: int = 0) -> None:
         """Whether covariances of this kind can be measured on what the prior looks at."""
-        kind = self.inversion.prior.kind
+        kind, form = self.inversion.prior.kind, self.inversion.prior.form
+        if form == "frobenius" and (kind == "none" or self.view == "map"):
+            raise ValueError(
+                "the prior's form 'frobenius' compares covariances of channels, and with settings.view=map or "
+                "prior.kind=none there are none: use view=channels and a kind such as laplace, or another form"
+            )
         if self.view == "channels":
             if kind == "laplace-dct":
                 raise ValueError("the prior 'laplace-dct' is of whole maps: set settings.view=map too")

@@ -31,7 +31,7 @@ from remix.statistics.places import (
 from remix.statistics.published_laplace import CodeLaplace, PaperLaplace
 from remix.statistics.records import ClassRecord, TaskRecord
 from remix.statistics.selector_training import SelectorRecipe, train_selectors
-from remix.statistics.selectors import Selectors, compensate, contrastive_loss, select_features
+from remix.statistics.selectors import Score, Selectors, compensate, contrastive_loss, select_features, select_from_pool
 from remix.statistics.statistic import Statistic, StoredItem, Tensors, register_statistic
 from remix.statistics.storage import DamagedFileError, FileHeader, StoredTensor, read_file, read_header, write_file
 
@@ -59,6 +59,7 @@ __all__ = [
     "Point",
     "Reservoir",
     "RunningMoments",
+    "Score",
     "SelectorRecipe",
     "Selectors",
     "Statistic",
@@ -94,6 +95,7 @@ __all__ = [
     "resolution_shapes",
     "run_meters",
     "select_features",
+    "select_from_pool",
     "train_selectors",
     "write_file",
 ]

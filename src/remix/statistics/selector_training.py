@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import leaky_relu
 
-from remix.statistics.selectors import BN_EPS, SLOPE, Selectors, unit_lengths
+from remix.statistics.selectors import BN_EPS, SLOPE, Score, Selectors, unit_lengths
 
 __all__ = ["SelectorRecipe", "train_selectors"]
 
@@ -19,11 +19,26 @@ _SIDE_BY_SIDE = 50  # classes trained together: more gain nothing and take memor
 
 @dataclass(frozen=True)
 class SelectorRecipe:
-    """Settings of the training; the defaults are the published ones."""
+    """How selectors are trained and used.
+
+    Attributes:
+        epochs: of the training.
+        batch: features per step.
+        rate: of Adam.
+        score: by which a candidate is judged: the log-mean-exp of its cosines to the chosen ones, or their mean.
+        pool: whether features are chosen from one pool and left as they were drawn, instead of in steps and given the
+            mean and spread of their class back.
+        again: whether those of old classes are trained again after every task, on pseudo-samples; else every selector
+            is trained once, on real features.
+
+    """
 
     epochs: int = 200
     batch: int = 64
     rate: float = 1e-2
+    score: Score = "mean"
+    pool: bool = False
+    again: bool = True
 
     def __post_init__(self) -> None:
         if self.epochs < 1 or self.batch < 2 or not self.rate > 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -15,13 +15,16 @@ from remix.statistics.class_gaussians import ClassGaussians, check_features
 from remix.statistics.records import check_labels
 from remix.statistics.statistic import Statistic, StoredItem, Tensors, integers, register_statistic, size_of
 
-__all__ = ["Selectors", "compensate", "contrastive_loss", "crowding", "select_features"]
+__all__ = ["Score", "Selectors", "compensate", "contrastive_loss", "crowding", "select_features", "select_from_pool"]
 
 SLOPE = 0.01  # of the LeakyReLU
 BN_EPS = 1e-5
 _NORM_EPS = 1e-6
 _STEPS = 40  # a class's features are chosen in about so many steps
 _CANDIDATES = 2  # candidates per chosen feature
+
+Score = Literal["log-mean-exp", "mean"]
+"""Of the cosines between a candidate and the features chosen so far."""
 
 
 def contrastive_loss(embeddings: Tensor) -> Tensor:
@@ -162,7 +165,12 @@ def unit_lengths(z: Tensor) -> Tensor:
 
 
 def select_features(
-    gaussians: ClassGaussians, selectors: Selectors, label: int, count: int, generator: torch.Generator | None = None
+    gaussians: ClassGaussians,
+    selectors: Selectors,
+    label: int,
+    count: int,
+    generator: torch.Generator | None = None,
+    score: Score = "log-mean-exp",
 ) -> Tensor:
     """Features (count, D) of one class, chosen to differ from each other, with the class's mean and spread.
 
@@ -174,8 +182,7 @@ def select_features(
         ValueError: for a class without Gaussian or selector, or a count below 1.
 
     """
-    if count < 1:
-        raise ValueError(f"count must be at least 1, got {count}")
+    _check_count(count)
     place = int(gaussians.rows([label])[0])
     step = max(count // _STEPS, 2)
     chosen = gaussians.sample([label] * min(step, count), generator)
@@ -184,14 +191,52 @@ def select_features(
         wanted = min(step, count - len(chosen))
         candidates = gaussians.sample([label] * (_CANDIDATES * step), generator)
         places = selectors.embed(label, candidates)
-        kept = crowding(places, embedded).topk(wanted, largest=False).indices
+        kept = crowding(places, embedded, score).topk(wanted, largest=False).indices
         chosen, embedded = torch.cat([chosen, candidates[kept]]), torch.cat([embedded, places[kept]])
     return compensate(chosen, gaussians.mean[place], gaussians.std[place])
 
 
-def crowding(candidates: Tensor, chosen: Tensor) -> Tensor:
-    """log mean_j exp(cos(candidate, chosen_j)) of unit vectors (m, D) and (n, D): (m,), low where there is room."""
-    return (candidates @ chosen.mT).exp().mean(1).log()
+def select_from_pool(
+    gaussians: ClassGaussians,
+    selectors: Selectors,
+    label: int,
+    count: int,
+    generator: torch.Generator | None = None,
+    score: Score = "log-mean-exp",
+) -> Tensor:
+    """Features (count, D) of one class, chosen one by one from a pool of twice as many, as they were drawn.
+
+    The first is any; each further one is the least crowded among those chosen so far (`crowding`).
+
+    Raises:
+        ValueError: as `select_features`.
+
+    """
+    _check_count(count)
+    pool = gaussians.sample([label] * (_CANDIDATES * count), generator)
+    embedded = selectors.embed(label, pool)
+    # Crowding grows with the sum over the chosen ones, to which each of them adds once.
+    sums, chosen = embedded.new_zeros(len(pool)), [0]
+    while len(chosen) < count:
+        cosines = embedded @ embedded[chosen[-1]]
+        sums += cosines.exp() if score == "log-mean-exp" else cosines
+        sums[chosen[-1]] = torch.inf
+        chosen.append(int(sums.argmin()))
+    return pool[chosen]
+
+
+def _check_count(count: int) -> None:
+    if count < 1:
+        raise ValueError(f"count must be at least 1, got {count}")
+
+
+def crowding(candidates: Tensor, chosen: Tensor, score: Score = "log-mean-exp") -> Tensor:
+    """log mean_j exp(cos(candidate, chosen_j)) of unit vectors (m, D) and (n, D): (m,), low where there is room.
+
+    With the score "mean" the mean of the cosines.
+    """
+    cosines = candidates @ chosen.mT
+    return cosines.mean(1) if score == "mean" else cosines.exp().mean(1).log()
 
 
 def compensate(features: Tensor, mean: Tensor, std: Tensor) -> Tensor:

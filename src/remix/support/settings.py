@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from remix.support.text import did_you_mean, shown
 
-__all__ = ["SettingError", "overlay", "plain", "set_path", "unknown_name"]
+__all__ = ["SettingError", "merged", "overlay", "plain", "set_path", "unknown_name"]
 
 Settings = TypeVar("Settings")
 
@@ -44,6 +44,15 @@ def overlay(default: Settings, values: Any, at: str = "") -> Settings:
         return dataclasses.replace(default, **changed)  # type: ignore[type-var]
     except (ValueError, TypeError) as error:
         raise SettingError(f"{at or 'settings'}: {error}") from error
+
+
+def merged(base: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Mappings within mappings: what ``values`` says goes before what ``base`` says."""
+    found = dict(base)
+    for key, value in values.items():
+        below = found.get(key)
+        found[key] = merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return found
 
 
 def plain(value: Any) -> Any:
