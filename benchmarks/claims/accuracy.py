@@ -46,11 +46,13 @@ def _decide(judged: dict[str, Judgement], measured: list[str]) -> Finding:
     lower = [preset for preset, judgement in decisive.items() if judgement.sign < 0]
     silent = [f"`{preset}`: {why_not(judgement)}" for preset, judgement in decisive.items() if judgement.sign == 0]
     if lower:
-        because = f"The opposite is measured on {', '.join(f'`{preset}`' for preset in lower)}."
+        found = ", ".join(f"`{preset}` ({decisive[preset].mean:+.1f} points)" for preset in lower)
+        because = f"The opposite is measured on {found}."
     elif silent:
         because = "; ".join(silent) + "."
     else:
-        because = "Higher beyond chance wherever it was run."
+        found = ", ".join(f"`{preset}` {judgement.mean:+.1f} points" for preset, judgement in decisive.items())
+        because = f"Higher beyond chance wherever it was run: {found}."
     verdict = Verdict.NOT_SHOWN if lower or silent else holds_at(scale)
     return Finding(tuple(measured), verdict, because, scale)
 

@@ -1,4 +1,4 @@
-"""docs/claims.md from the findings."""
+"""docs/claims.md and docs/claims/details.md from the findings."""
 
 from __future__ import annotations
 
@@ -31,44 +31,56 @@ CLAIMS = tuple(claim for _, claims in PARTS for claim in claims)
 
 HEAD = """# The paper's claims, tested
 
-Made by `python -m benchmarks.claims` (needs a few seconds) from the result files; do not edit. No number here is typed
-by hand: those of the paper stand in [published.json](claims/published.json), ours in the files named with each claim,
-and the verdicts are computed from them. A test fails when this page is not what its files say.
+Made by `python -m benchmarks.claims` (needs a few seconds) from the result files; no number here is typed by hand.
+**holds**: at the paper's scale or size, or by mathematics. **holds at mini scale**: with small networks, few images or few
+epochs. **not shown**: no runs, too few seeds, a difference inside the noise, or the opposite at mini scale. **wrong as
+stated**: contradicted by mathematics, by the paper's own numbers, or by a direct measurement. A difference counts when the
+bootstrap interval over paired seeds excludes 0; with fewer than {enough} seeds Student's interval must exclude it too, and
+with fewer than {fewest} none counts. Every claim links to what was measured and from which files.
+"""
+DETAILS = """# The paper's claims: what was measured
 
-- **holds**: confirmed at the paper's scale or size, or by mathematics.
-- **holds at mini scale**: confirmed here with small networks, few images or few epochs. The paper's scale was not run.
-- **not shown**: no runs, too few seeds, a difference inside the noise, or the opposite measured at mini scale. The
-  reason is given.
-- **wrong as stated**: contradicted by mathematics, by the paper's own numbers, or by a direct measurement.
-
-A difference between methods counts when the bootstrap interval over paired seeds excludes 0; with fewer than
-{enough} seeds Student's interval must exclude it too, and with fewer than {fewest} none counts.
+Made by `python -m benchmarks.claims` (needs a few seconds); [the overview](../claims.md) says what the verdicts mean.
+Numbers of the paper stand in [published.json](published.json) and `src/remix/reproduce/paper.json`.
 """
 
 
 def page(results: Results) -> str:
-    """The whole page."""
+    """The overview: a line for every claim."""
     findings = {claim.name: claim.finding(results) for claim in CLAIMS}
     counts = {verdict: sum(finding.verdict is verdict for finding in findings.values()) for verdict in Verdict}
     lines = [HEAD.format(enough=ENOUGH_SEEDS, fewest=FEWEST_SEEDS)]
     lines.append(
         f"{len(CLAIMS)} claims: " + ", ".join(f"{count} {each.value}" for each, count in counts.items()) + ".\n"
     )
-    lines += ["| claim | verdict | scale |", "|---|---|---|"]
+    lines += ["| claim | verdict | number and reason | command |", "|---|---|---|---|"]
     for part, claims in PARTS:
-        lines.append(f"| *{part}* | | |")
+        lines.append(f"| *{part}* | | | |")
         for claim in claims:
             finding = findings[claim.name]
-            lines.append(f"| [{claim.title}](#{claim.name}) | {_strong(finding.verdict)} | {finding.scale} |")
+            link = f"[{claim.title}](claims/details.md#{claim.name})"
+            lines.append(f"| {link} | {_strong(finding.verdict)} | {finding.because} | {_command(claim)} |")
+    return "\n".join(lines) + "\n"
+
+
+def details(results: Results) -> str:
+    """What was measured, claim by claim."""
+    lines = [DETAILS.rstrip("\n")]
     for part, claims in PARTS:
         lines += ["", f"## {part}"]
         for claim in claims:
-            lines += ["", *_section(claim, findings[claim.name], results)]
+            lines += ["", *_section(claim, claim.finding(results), results)]
     return "\n".join(lines) + "\n"
 
 
 def _strong(verdict: Verdict) -> str:
     return verdict.value if verdict is Verdict.NOT_SHOWN else f"**{verdict.value}**"
+
+
+def _command(claim: Claim) -> str:
+    if not claim.command:
+        return ""
+    return f"`{claim.command}`" + (f" (needs {claim.needs})" if claim.needs else "")
 
 
 def _section(claim: Claim, finding: Finding, results: Results) -> list[str]:
@@ -77,12 +89,12 @@ def _section(claim: Claim, finding: Finding, results: Results) -> list[str]:
     lines += [f"**{finding.verdict.value.capitalize()}** (scale: {finding.scale}). {finding.because}", ""]
     lines += [f"- {sentence}" for sentence in finding.measured] + [""] * bool(finding.measured)
     if claim.command:
-        lines.append(f"Command: `{claim.command}`" + (f" (needs {claim.needs})" if claim.needs else ""))
+        lines.append(f"Command: {_command(claim)}")
     files = [name for name in claim.files if (results.folder / name).exists()]
     if files:
-        lines[-1] += ". Files: " + ", ".join(f"[{name}]({name})" for name in files)
+        lines[-1] += ". Files: " + ", ".join(f"[{name}](../{name})" for name in files)
     elif not claim.command and finding.measured:
-        lines.append(f"Computed from [{PUBLISHED}]({PUBLISHED})")
+        lines.append(f"Computed from [{PUBLISHED}](../{PUBLISHED})")
     if lines[-1] == "":
         lines.pop()
     return lines
