@@ -1,4 +1,4 @@
-"""``python -m benchmarks.claims [--docs DIR] [--check]``: writes docs/claims.md and its details from the result files."""
+"""``python -m benchmarks.claims [--docs DIR] [--check]``: docs/claims.md and its details from the result files."""
 
 from __future__ import annotations
 

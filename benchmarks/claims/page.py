@@ -32,11 +32,11 @@ CLAIMS = tuple(claim for _, claims in PARTS for claim in claims)
 HEAD = """# The paper's claims, tested
 
 Made by `python -m benchmarks.claims` (needs a few seconds) from the result files; no number here is typed by hand.
-**holds**: at the paper's scale or size, or by mathematics. **holds at mini scale**: with small networks, few images or few
-epochs. **not shown**: no runs, too few seeds, a difference inside the noise, or the opposite at mini scale. **wrong as
-stated**: contradicted by mathematics, by the paper's own numbers, or by a direct measurement. A difference counts when the
-bootstrap interval over paired seeds excludes 0; with fewer than {enough} seeds Student's interval must exclude it too, and
-with fewer than {fewest} none counts. Every claim links to what was measured and from which files.
+**holds**: at the paper's scale or size, or by mathematics. **holds at mini scale**: with small networks, few images or
+few epochs. **not shown**: no runs, too few seeds, a difference inside the noise, or the opposite at mini scale. **wrong
+as stated**: contradicted by mathematics, by the paper's own numbers, or by a direct measurement. A difference counts
+when the bootstrap interval over paired seeds excludes 0; with fewer than {enough} seeds Student's interval must exclude
+it too, and with fewer than {fewest} none counts. Every claim links to what was measured and from which files.
 """
 DETAILS = """# The paper's claims: what was measured
 
