@@ -219,3 +219,11 @@ def test_pictures_that_are_not_of_a_task_are_passed_over(tmp_path, capsys):
         (tmp_path / "run" / "dreams" / name).touch()
     main(["compare", str(tmp_path / "run"), "--matrices"])
     assert "dreams/task-2.png" in capsys.readouterr().out
+
+
+def test_settings_that_have_a_name_are_told_apart_by_it():
+    paper, code = {"setting": "paper", "x": 1, "y": {"z": 2}}, {"setting": "code", "x": 3, "y": {"z": 4}}
+    assert variant_names([("remix", paper), ("remix", code), ("pmi", paper)]) == ["remix-paper", "remix-code", "pmi"]
+    heavier = code | {"x": 5}
+    names = variant_names([("remix", paper), ("remix", code), ("remix", heavier)])
+    assert names == ["remix-paper", "remix-code (x=3)", "remix-code (x=5)"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -194,14 +195,15 @@ def variant_names(runs: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
     """A name per run, the same for runs of the same method and settings.
 
     The method's name if all its runs have the same settings, else with what sets them apart:
-    ``remix (prior.form=nll)`` and ``remix (prior.form=typical)``.
+    ``remix (prior.form=nll)`` and ``remix (prior.form=typical)``. Settings that have a name are told apart by that:
+    ``remix-paper`` and ``remix-code``.
 
     Args:
         runs: method and settings (nested mappings of primitives) of every run.
 
     """
     flat = [_flat(settings) for _, settings in runs]
-    methods = [method for method, _ in runs]
+    methods = _named([method for method, _ in runs], [one.get("setting") for one in flat])
     families = {
         name: _apart([one for one, method in zip(flat, methods, strict=True) if method == name])
         for name in dict.fromkeys(methods)
@@ -218,6 +220,13 @@ def variant_names(runs: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
             paths = [*telling, *(path for path in apart[place] if path not in telling)]
             names[place] = _name(methods[place], flat[place], paths, max(_SHOWN, len(telling)))
     return names
+
+
+def _named(methods: Sequence[str], settings: Sequence[Any]) -> list[str]:
+    """Methods, with the name of their settings where runs of one method have several."""
+    pairs = list(zip(methods, settings, strict=True))
+    count = Counter(method for method, _ in dict.fromkeys(pairs))
+    return [f"{method}-{setting}" if count[method] > 1 and setting else method for method, setting in pairs]
 
 
 def _apart(family: Sequence[Mapping[str, Any]]) -> set[str]:
