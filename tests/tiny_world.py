@@ -46,7 +46,7 @@ def make_world(root: Path) -> Path:
     main(["learn", old, "--backbone", "resnet34", *NARROW, *QUICK, "--freeze", "last-stage", "--out", tiny])
     main(["export", tiny, "--format", "safetensors", "--out", weights])
     measured = ["--weights", weights, "--backbone", "resnet34", *NARROW, "--views", "map", "--maps", "stages"]
-    main(["measure", old, *measured, "--transform", "none", "--out", str(root / "maps.remix")])
+    main(["measure", old, *measured, "--kinds", "laplace,laplace-paper", "--out", str(root / "maps.remix")])
     main(["dream", tiny, "--count", "2", "--steps", "2", "--out", str(root / "dreams.png")])
     for method in ("finetune", "remix"):
         write_run(root / "runs" / f"digits-{method}-seed0", method, names=("0", "1", "2"))

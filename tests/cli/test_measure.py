@@ -7,6 +7,7 @@ import torch
 from PIL import Image
 
 from remix.cli import main
+from remix.deploy.dream_files import load_dream
 from remix.deploy.measuring import map_bytes
 from remix.learning import load_model
 from remix.networks import load_classifier
@@ -107,6 +108,18 @@ def test_whole_maps_of_chosen_blocks_are_measured(trained, tmp_path):
     assert layer.normal.basis is not None
 
 
+def test_the_statistics_of_one_class_alone(trained, tmp_path):
+    words = ["measure", str(trained.images), *trained.network, "--out", str(tmp_path / "two.remix"), "--classes", "two"]
+    main([*words, "--views", "map", "--maps", "stages", "--kinds", "laplace-paper"])
+    model = load_model(tmp_path / "two.remix")
+    images = len(list((trained.images / "two").iterdir()))
+    assert model.memory.gaussians.labels == (2,)
+    assert {layer.images for layer in model.memory.layers.values()} == {images}
+    main(["dream", str(tmp_path / "two.remix"), "--classes", "two", "--strategy", "pyramid", "--prior", "laplace-paper",
+          "--form", "nll", "--count", "2", "--steps", "3", "--out", str(tmp_path / "grid.png")])  # fmt: skip
+    assert load_dream(tmp_path / "grid.safetensors").about["request"]["settings"]["prior"]["kind"] == "laplace-paper"
+
+
 def test_what_cannot_be_measured_is_refused_in_a_sentence(trained, tmp_path, refusal):
     out = tmp_path / "model.remix"
     start = ("measure", trained.images, *trained.network, "--out", out)
@@ -118,9 +131,10 @@ def test_what_cannot_be_measured_is_refused_in_a_sentence(trained, tmp_path, ref
     names = ("--names", ",".join(trained.names))
     plain = ("measure", trained.images, "--weights", trained.weights, "--out", out, "--backbone")
     for arguments, expected in (
-        ((*start, "--kinds", "laplace,sparse"), "--kinds knows laplace, dense, got 'sparse'"),
+        ((*start, "--kinds", "laplace,sparse"), "--kinds knows laplace, laplace-paper, dense, got 'sparse'"),
         ((*start, "--views", "pixels"), "--views knows channels, map, got 'pixels'"),
         ((*start, "--views", "map", "--kinds", "dense"), "of maps only Laplace covariances"),
+        ((*start, "--classes", "tow"), "no class 'tow' (did you mean 'two'?)"),
         ((*start, "--maps", "stages"), "--maps goes with --views map"),
         ((*start, "--views", "map", "--maps", "nowhere"), "--maps knows stages and the blocks"),
         ((*start, "--views", "map", "--transform", "fft"), "--transform must be auto, dct or none"),

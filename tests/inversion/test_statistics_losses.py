@@ -4,6 +4,7 @@ from torch.distributions import MultivariateNormal, Normal, kl_divergence
 
 from remix.inversion import MomentDistance, StatisticsKl
 from remix.inversion.statistics_losses import diagonal_kl, form_of_quadratic, gaussian_kl
+from remix.statistics import batchnorm_points, measure_layers
 
 
 def vector(*numbers: float) -> torch.Tensor:
@@ -87,6 +88,16 @@ def test_moment_distances_layer_by_layer(knowledge, evaluate, images):
         expected["square"] += dm.square().mean() + dv.square().mean()
     for measure, number in expected.items():
         torch.testing.assert_close(evaluate(MomentDistance(knowledge.moments, measure), images)[0], number)
+
+
+def test_of_whole_maps_the_spread_of_a_batch_is_the_unbiased_one(classifier, evaluate, images):
+    point = batchnorm_points(classifier.backbone)[0]
+    (layer,) = measure_layers(classifier.backbone, [images], [point], "map", ()).values()
+    value, _, activations = evaluate(MomentDistance([layer], "square"), images[:3])
+    rows = activations[point].flatten(1)
+    expected = (rows.mean(0) - layer.mean).square().mean() + (rows.var(0) - layer.variance).square().mean()
+    torch.testing.assert_close(value, expected)
+    assert torch.isfinite(evaluate(MomentDistance([layer], "square"), images[:1])[0])
 
 
 def test_no_layers_are_refused():

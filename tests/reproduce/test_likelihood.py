@@ -85,7 +85,7 @@ def test_the_plan_counts_photographs_and_says_what_is_there(capsys, tmp_path, ph
     words = ["reproduce", "likelihood", "--data", str(photographs), "--weights", "not opened", "--dry-run"]
     main([*words, "--classes", "class3,class1,class0", "--out", str(tmp_path / "out")])
     shown = capsys.readouterr().out
-    assert "photographs of class3, class1, class0 in" in shown
+    assert "photos has train/NAME/ and val/NAME/ with photographs of class3, class1, class0: train to fit" in shown
     assert shown.count("60 + 30") == 4
     assert [line.split("│")[2].strip() for line in shown.splitlines() if "layer" in line] == [
         "200,704", "100,352", "50,176", "25,088",

@@ -6,29 +6,39 @@ import pytest
 
 from remix.cli import main
 from remix.deploy.dream_files import load_dream
+from remix.deploy.inspection import inspect_file
+from remix.learning import load_model
 from remix.reproduce import samples as reproduce_samples
 
 
 @pytest.mark.slow
 def test_samples_from_pictures_to_figure(capsys, refusal, tmp_path, photographs, weights, monkeypatch):
     monkeypatch.setattr(reproduce_samples, "_SIZES", {"mini": (32, 1, 4)})
-    monkeypatch.setattr(reproduce_samples, "_PRIORS", {"diagonal": ("none", "no correlations")})
+    monkeypatch.setattr(reproduce_samples, "_PRIORS", {"laplace-paper": "the paper's"})
     out = tmp_path / "out"
     words = ["reproduce", "samples", "--data", str(photographs), "--weights", str(weights), "--out", str(out)]
-    words += ["--form", "nll", "--classes"]
-    main([*words, "class3,class0"])
+    words += ["--classes", "class3,class0"]
+    main(words)
     shown = capsys.readouterr().out
-    assert "2 images of class3, class0" in shown
-    assert "what the network itself reads in them:" in shown
-    assert "| diagonal | no correlations |" in shown
+    assert shown.count("20 images of 1 classes at 32 pixels") == 2
+    assert "1 images of class3" in shown
+    assert shown.count("reads in them:") == 2
+    assert "| laplace-paper | the paper's |" in shown
     assert f"written  {out}/samples.png, samples.csv, samples.md" in shown
     assert (out / "samples.png").read_bytes().startswith(b"\x89PNG")
-    dream = load_dream(out / "diagonal.safetensors")
-    assert dream.about["request"]["settings"]["prior"]["form"] == "nll"
-    assert [dream.classes[label] for label in dream.labels] == ["class3", "class0"]
-    main([*words, "class3,class0", "--resume"])  # nothing is dreamed again
-    assert "2 images of" not in capsys.readouterr().out
-    assert "is of other classes or another form" in refusal(*words, "class0,class3", "--resume")
+    for name in ("class3", "class0"):
+        dream = load_dream(out / f"{name}-laplace-paper.safetensors")
+        assert dream.about["request"]["settings"]["prior"] == {"kind": "laplace-paper", "form": "nll", "weight": 4 * 5}
+        assert [dream.classes[label] for label in dream.labels] == [name]
+        maps = [layer for layer in load_model(out / f"{name}.remix").memory.layers.values() if layer.view.per_image]
+        assert [(layer.point.module, layer.images) for layer in maps] == [
+            ("layer1.2", 20), ("layer2.3", 20), ("layer3.5", 20), ("layer4.2", 20),
+        ]  # fmt: skip
+        assert all(set(layer.covariances) == {"laplace", "laplace-paper"} for layer in maps)
+    assert "Laplace covariance" in {total.kind for total in inspect_file(out / "class0.remix").totals()}
+    main([*words, "--resume"])  # nothing is dreamed again
+    assert "reads in them" not in capsys.readouterr().out
+    assert "another scale or another form of the prior" in refusal(*words, "--form", "typical", "--resume")
 
 
 def test_the_plan_names_what_is_measured_and_dreamed(capsys, tmp_path, photographs, monkeypatch):
@@ -38,17 +48,20 @@ def test_the_plan_names_what_is_measured_and_dreamed(capsys, tmp_path, photograp
     words = ["reproduce", "samples", "--data", str(photographs), "--weights", str(weights), "--out", f"{tmp_path}/out"]
     main([*words, "--classes", "class1,class2", "--dry-run"])
     shown = capsys.readouterr().out
-    assert "80 photographs of 4 classes" in shown
-    assert shown.count("6 of class1, class2") == len(reproduce_samples._PRIORS)
-    assert shown.count("form typical") == shown.count("200 steps at full size") == 3
-    assert shown.count("to do") == 5
-    main([*words, "--classes", "class1", "--scale", "paper", "--dry-run"])
+    assert "photos has train/NAME/ with photographs of class1, class2; each class is measured" in shown
+    assert "20 + 20 photographs" in shown
+    assert "200 steps; no prior: the paper's baseline " in shown
+    assert shown.count("5 x sum over 4 maps of nll") == 2
+    assert shown.count("to do") == 4
+    main([*words, "--classes", "class1", "--scale", "paper", "--form", "typical", "--dry-run"])
     shown = capsys.readouterr().out
-    assert shown.count("50 of class1") == shown.count("2000 steps at full size, form nll") == 3
+    assert shown.count("50 of each class") == shown.count("2000 steps") == 3
+    assert shown.count("5 x sum over 4 maps of typical") == 2
     assert not (tmp_path / "out").exists()
 
 
-def test_at_the_papers_scale_the_classes_are_the_papers(refusal, tmp_path, photographs):
+def test_at_the_papers_scale_the_classes_are_the_papers(capsys, refusal, tmp_path, photographs, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
     weights = tmp_path / "weights.safetensors"
     weights.write_text("not opened")
     for target, parts in (("samples", "train/NAME/"), ("likelihood", "train/NAME/ and val/NAME/")):
@@ -60,6 +73,7 @@ def test_at_the_papers_scale_the_classes_are_the_papers(refusal, tmp_path, photo
             for name in ("n02113978", "n04285008", "n01882714", "n03457902"):
                 shutil.copytree(photographs / part / "class0", photographs / part / name, dirs_exist_ok=True)
         main([*map(str, words), "--out", str(tmp_path / "out"), "--dry-run"])
+        assert f"photos has {parts} with photographs of n02113978 (dog)," in capsys.readouterr().out
         for part in ("train", "val"):
             shutil.rmtree(photographs / part / "n02113978")
     assert not (tmp_path / "out").exists()

@@ -104,6 +104,16 @@ def test_they_are_saved_beside_other_kinds_and_what_was_measured_is_not(tmp_path
     assert again.covariances["laplace-code"].correlation is None
 
 
-def test_whole_maps_are_refused_in_a_sentence():
-    with pytest.raises(ValueError, match=r"a Laplace covariance \(paper\) at '0:input' is of at most 1024 channels"):
-        measure_layers(nn.Sequential(nn.Identity()), [torch.randn(4, 1, 4, 4)], ["0:input"], "map", ("laplace-paper",))
+def test_of_whole_maps_the_papers_fit_is_that_of_its_images_and_the_code_has_none():
+    maps = torch.randn(30, 2, 3, 3, generator=torch.Generator().manual_seed(0)).double().cumsum(-1) + 1
+    network, place = nn.Sequential(nn.Identity()), ["0:input"]
+    kinds = ("laplace", "laplace-paper")  # the transform is only of ours
+    (layer,) = measure_layers(network, maps.split(8), place, "map", kinds, transform="dct").values()
+    expected = fit(maps.flatten(1), "frobenius", recipe=FrobeniusRecipe.for_images(30))
+    assert layer.normal.basis is not None
+    torch.testing.assert_close(layer.prior("laplace-paper").covariance_matrix, expected.covariance_matrix)
+    torch.testing.assert_close(layer.prior("laplace-paper").mean, maps.flatten(1).mean(0))
+    with pytest.raises(ValueError, match="of whole maps cannot be merged: use kind 'laplace'"):
+        merge_layers([(1, {layer.key: layer}), (1, {layer.key: layer})])
+    with pytest.raises(ValueError, match=r"a Laplace covariance \(code\) at '0:input' is of at most 1024 channels"):
+        measure_layers(network, [maps], place, "map", ("laplace-code",))

@@ -27,7 +27,7 @@ def dream(
     classes: str | None = None,
     count: int = 8,
     strategy: Literal["layerwise", "pixels", "pyramid", "generator"] | None = None,
-    prior: Literal["laplace", "laplace-dct", "diagonal", "dense", "none"] | None = None,
+    prior: Literal["laplace", "laplace-dct", "laplace-paper", "diagonal", "dense", "none"] | None = None,
     form: Literal["typical", "nll", "kl", "frobenius"] = "typical",
     prior_weight: float | None = None,
     steps: int | None = None,

@@ -26,6 +26,7 @@ def measure(
     backbone: str,
     out: str,
     names: str | None = None,
+    classes: str | None = None,
     size: int | None = None,
     kinds: str = "laplace",
     views: str = "channels",
@@ -50,8 +51,9 @@ def measure(
         out: The model file to write, usually NAME.remix.
         names: Classes of the head's outputs in their order: a,b,c or a file with one per line. Without it the order
             is found from what the network says about the images.
+        classes: Folders to look at, separated by commas; all by default. One alone gives the statistics of one class.
         size: Side in pixels to which images are brought; the backbone's usual size by default.
-        kinds: Covariances to keep: laplace, dense or laplace,dense.
+        kinds: Covariances to keep, separated by commas: laplace, laplace-paper (fitted as published), dense.
         views: What covariances are of: channels, map (every pixel of every channel; large) or channels,map.
         maps: With --views map, whose maps: stages (the last block of every size of maps) or names of blocks; BatchNorm
             inputs by default.
@@ -83,6 +85,7 @@ def measure(
         raise ValueError(f"--batch must be at least 1, got {batch}")
     wanted, looked_at = split_words(kinds), split_words(views)
     places = None if maps is None else split_words(maps)
+    folders = split_words(classes) if classes else None
     check_request(wanted, looked_at, places)
     if transform not in ("auto", "dct", "none"):
         raise ValueError(f"--transform must be auto, dct or none, got {transform!r}")
@@ -98,6 +101,7 @@ def measure(
         path,
         Console(),
         told,
+        classes=folders,
         kinds=[kind for kind in KINDS if kind in wanted],
         views=looked_at,
         maps=places,
@@ -113,8 +117,10 @@ def show_measuring(
     console: Console,
     names: Sequence[str] | None = None,
     *,
+    classes: Sequence[str] | None = None,
     views: Sequence[str],
     maps: Sequence[str] | None,
+    rows: int | None = None,
     **options: Any,
 ) -> None:
     """Measure a model on a folder of images, save it with its statistics, and say what is done and what came of it.
@@ -124,7 +130,8 @@ def show_measuring(
         images: the folder.
         out: the model file, which is replaced.
         console: where to.
-        names, views, maps, options: as of `measure_model`.
+        classes: as of `read_folder`.
+        names, views, maps, rows, options: as of `measure_model`.
 
     """
     from remix.data.errors import left_out
@@ -132,12 +139,12 @@ def show_measuring(
     from remix.learning import save_model
     from remix.support.display import Display, duration, say
 
-    read = read_folder(images, bare.preprocessing)
+    read = read_folder(images, bare.preprocessing, classes)
     data = read.train
     order_of_names(data.classes, names, bare.classifier.head.num_classes)
     say(console, f"{len(data)} images of {len(data.classes)} classes at {bare.preprocessing.size} pixels")
     if "map" in views:
-        most = map_bytes(bare, maps) / 2**30
+        most = map_bytes(bare, maps, rows) / 2**30
         say(console, f"note: maps take up to {most:.1f} GiB of memory while they are measured")
     began = time.monotonic()
     with Display(console) as display:
@@ -146,7 +153,7 @@ def show_measuring(
             what = "fitting covariances" if seen == count else f"{seen} of {count} images"
             display.show(what, seen / count, {}, last=seen == count)
 
-        measured = measure_model(bare, data, names, views=views, maps=maps, progress=progress, **options)
+        measured = measure_model(bare, data, names, views=views, maps=maps, rows=rows, progress=progress, **options)
     save_model(out, measured.model)
     memory = measured.model.memory
     assert memory is not None

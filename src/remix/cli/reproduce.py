@@ -64,7 +64,7 @@ def reproduce(
         weights: For likelihood and samples: safetensors file of a ResNet-34 with its head.
         classes: For likelihood and samples: names of the folders of photographs, separated by commas; by default at the
             scale paper those of the paper, n02113978 (dog), n04285008 (car), n01882714 (koala), n03457902 (greenhouse).
-        form: For samples: how the prior enters, nll (the default of paper), typical (that of mini) or kl.
+        form: For samples: how the prior enters, nll (the default and the paper's), typical or kl.
         vit: For likelihood, also a vision transformer: its folder, as the transformers library saves it.
         vit_images: Images for --vit: a data set in --data by name (cifar100), or a folder; by default the photographs.
         memory: For likelihood: GiB that features may take while they are fitted (default 4); beyond that they are read

@@ -34,9 +34,10 @@ from remix.inversion import (
     train_generator,
 )
 from remix.inversion.dream import chunks
+from remix.inversion.priors import PRIORS
 from remix.laplace import LaplaceNormal
 from remix.learning import Model
-from remix.statistics import LayerStatistics, Memory, batchnorm_statistics
+from remix.statistics import LayerStatistics, Memory, batchnorm_statistics, covariance_kinds
 
 __all__ = ["DreamPlan", "make_plan"]
 
@@ -200,17 +201,14 @@ def _usual_strategy(model: Model) -> Strategy:
 def _prior_kinds(memory: Memory | None) -> list[PriorKind]:
     """The priors that a memory has statistics for; without one, those of BatchNorm layers."""
     layers = [] if memory is None else list(memory.layers.values())
-    kinds: list[PriorKind] = ["none", "diagonal"]
-    kinds += [kind for kind in ("laplace", "laplace-dct", "dense") if any(_has(layer, kind) for layer in layers)]
-    return kinds
+    known = dict.fromkeys((*PRIORS, *covariance_kinds()))
+    return [kind for kind in known if kind in ("none", "diagonal") or any(_has(layer, kind) for layer in layers)]
 
 
 def _has(layer: LayerStatistics, kind: str) -> bool:
-    if kind == "dense":
-        return layer.covariance is not None
     if kind == "laplace-dct":
         return isinstance(layer.normal, LaplaceNormal) and layer.normal.basis is not None
-    return layer.normal is not None if kind == "laplace" else True
+    return kind in layer.covariances
 
 
 def _prior_layers(model: Model, prior: PriorKind) -> list[LayerStatistics]:
@@ -222,7 +220,7 @@ def _prior_layers(model: Model, prior: PriorKind) -> list[LayerStatistics]:
     """
     if prior not in _prior_kinds(model.memory):
         there = ", ".join(_prior_kinds(model.memory))
-        remedy = {"laplace-dct": "--views map", "dense": "--kinds laplace,dense"}.get(prior, "--kinds laplace")
+        remedy = {"laplace-dct": "--views map", "dense": "--kinds laplace,dense"}.get(prior, f"--kinds {prior}")
         raise ValueError(f"this model has no {prior!r} statistics, only: {there}. `remix measure {remedy}` makes them")
     if prior in ("none", "diagonal") or model.memory is None:
         return []

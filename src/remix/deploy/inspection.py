@@ -177,7 +177,7 @@ def _kind(name: str) -> str:
         return "BatchNorm statistics" if running else "weights of the backbone"
     part, _, key = rest.partition("/")
     if part == "layers":
-        return _LAYER_PARTS[key.rpartition("/")[2]]
+        return _LAYER_PARTS[key.rpartition("/")[2].rpartition(".")[2]]  # laplace-paper.diag is a diag
     return {"gaussians": "class Gaussians", "selectors": "selectors"}[part]
 
 

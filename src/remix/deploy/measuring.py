@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 VIEWS = ("channels", "map")
-KINDS = ("laplace", "dense")
+KINDS = ("laplace", "laplace-paper", "dense")
 _CLEAR = 0.5  # of a class's images must be read as one output for that output to be its
 
 
@@ -91,12 +91,21 @@ def check_request(kinds: Sequence[str], views: Sequence[str], maps: Sequence[str
         raise ValueError(f"--views needs at least one of: {', '.join(VIEWS)}")
     if maps is not None and "map" not in views:
         raise ValueError("--maps goes with --views map or --views channels,map")
-    if "map" in views and "laplace" not in kinds:
+    if "map" in views and not _of_maps(kinds):
         raise ValueError("of maps only Laplace covariances are kept: add laplace to --kinds, or leave --views map out")
 
 
-def read_folder(folder: str | Path, preprocessing: Preprocessing) -> Splits:
+def _of_maps(kinds: Sequence[str]) -> list[str]:
+    return [kind for kind in kinds if kind != "dense"]
+
+
+def read_folder(folder: str | Path, preprocessing: Preprocessing, classes: Sequence[str] | None = None) -> Splits:
     """The images of a folder as a network takes them: all are for training, unless the folder has parts.
+
+    Args:
+        folder: with a sub-folder for every class.
+        preprocessing: size and channels.
+        classes: only these, in this order; all by default.
 
     Raises:
         ValueError: if there is no such folder, or no class with usable images in it.
@@ -104,7 +113,7 @@ def read_folder(folder: str | Path, preprocessing: Preprocessing) -> Splits:
     """
     if not Path(folder).is_dir():
         raise ValueError(f"there is no folder {folder}: give one that has a sub-folder of images for every class")
-    return load(
+    splits = load(
         "folder",
         folder,
         size=preprocessing.size,
@@ -112,6 +121,10 @@ def read_folder(folder: str | Path, preprocessing: Preprocessing) -> Splits:
         holdout=0.0,
         normalisation=preprocessing.normalisation,
     )
+    if classes is None:
+        return splits
+    order = [splits.train.label_of(name) for name in classes]
+    return replace(splits, train=splits.train.relabelled(order), test=splits.test.relabelled(order), validation=None)
 
 
 def measure_model(
@@ -123,6 +136,7 @@ def measure_model(
     views: Sequence[str] = ("channels",),
     maps: Sequence[str] | None = None,
     transform: Literal["auto", "dct"] | None = "auto",
+    rows: int | None = None,
     batch: int = 32,
     progress: Callable[[int, int], None] | None = None,
 ) -> MeasuredModel:
@@ -136,6 +150,7 @@ def measure_model(
         views: "channels", "map" or both; maps have Laplace covariances only.
         maps: of what maps are kept, see `map_points`.
         transform: of maps before the Laplace covariance, see `LayerMeter`.
+        rows: most maps kept while they are measured, see `LayerMeter`.
         batch: images at once.
         progress: called with the number of images seen, and of all.
 
@@ -150,7 +165,7 @@ def measure_model(
     layers = meters_by_view(watched, kinds)
     layers += meters_by_view(place for place in backbone.block_inputs() if place not in watched)
     if "map" in views:
-        layers.append(LayerMeter(map_points(bare, maps), "map", ("laplace",), transform=transform))
+        layers.append(LayerMeter(map_points(bare, maps), "map", _of_maps(kinds), transform=transform, rows=rows))
     classes = ClassMeter(feature_point(backbone), backbone.pool)
     votes = _Votes(backbone, bare.classifier.head)
     batches = _batches(data, bare, batch, progress)
@@ -192,12 +207,13 @@ def map_points(model: Model, maps: Sequence[str] | None = None) -> list[Point]:
     return [Point(name, "output") for name in maps]
 
 
-def map_bytes(model: Model, maps: Sequence[str] | None = None) -> int:
-    """Most memory that measuring maps takes: of every layer up to a thousand maps, but at most 256 MiB, are kept."""
+def map_bytes(model: Model, maps: Sequence[str] | None = None, rows: int | None = None) -> int:
+    """Most memory that measuring maps takes: of every layer ``rows``, or a thousand but at most 256 MiB, are kept."""
     backbone: Any = model.classifier.backbone
     with evaluating(backbone), Hooks(backbone, map_points(model, maps)) as hooks:
         backbone.features(probe_images(backbone, model.preprocessing.shape))
-    return sum(4 * min(1000 * hooks[point][0].numel(), 1 << 26) for point in hooks)
+    sizes = [hooks[point][0].numel() for point in hooks]
+    return sum(4 * (min(1000 * size, 1 << 26) if rows is None else rows * size) for size in sizes)
 
 
 class _Votes(Meter):

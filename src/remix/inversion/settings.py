@@ -196,7 +196,7 @@ class PyramidSettings:
         std: the same.
         blur_every: a 3 x 3 blur every so many steps in the first half of a level; 0 for none.
         gradient_limit: on the norm of the gradient.
-        prior: the covariance prior.
+        prior: the covariance prior; 20 times the mean over the paper's four maps is its 5 times their sum.
         batch: most images inverted together.
         micro_batch: most images in memory at once; None for all.
 
@@ -214,7 +214,7 @@ class PyramidSettings:
     std: tuple[float, ...] | None = (0.229, 0.224, 0.225)
     blur_every: int = 15
     gradient_limit: float | None = 1.0
-    prior: PriorSettings = PriorSettings(weight=5.0)
+    prior: PriorSettings = PriorSettings(weight=20.0)
     batch: int = 50
     micro_batch: int | None = None
 

@@ -151,16 +151,21 @@ class StatisticsKl(_StatisticsLoss):
 class MomentDistance(_StatisticsLoss):
     """Distance of batch means and variances to the statistics, summed over layers.
 
-    ``norm``: the Euclidean norms of the two differences, as DeepInversion has it. ``square``: their mean squares.
+    ``norm``: the Euclidean norms of the two differences, as DeepInversion has it. ``square``: their mean squares. Where
+    an image is a single row, the batch's variance is the unbiased one: that of few images is too small otherwise.
     """
 
     def __init__(self, layers: Iterable[LayerStatistics], measure: Literal["norm", "square"] = "norm") -> None:
         super().__init__(layers)
         self.measure = measure
+        self._per_image = [layer.view.per_image for layer in self.layers]
 
     def value(self, measured: Sequence[BatchAverage], count: int) -> Tensor:
         """The distance."""
         shift, batch, model, weight = self._read(measured)
+        if any(self._per_image) and count > 1:
+            pairs = zip(batch.split(self.sizes), self._per_image, strict=True)
+            batch = torch.cat([part * (count / (count - 1)) if alone else part for part, alone in pairs])
         spread = batch - model
         if self.measure == "square":
             return torch.dot(shift.square() + spread.square(), weight)

@@ -30,7 +30,7 @@ from remix.reproduce.likelihood_features import (
     read_features,
     vit_images,
 )
-from remix.reproduce.photographs import PAPER_CLASSES, count_images, parse_classes
+from remix.reproduce.photographs import count_images, layout, parse_classes
 from remix.reproduce.result_files import new_figure
 from remix.reproduce.targets import Listener, Reproduction
 from remix.statistics import Laplace, LayerStatistics, Memory, Point, as_view
@@ -111,7 +111,7 @@ def _tell_plan(wanted: Reproduction, found: Photographs | None, listener: Listen
     counts = [0, 0]
     if found is not None:
         folder, classes = found
-        listener.say(f"photographs of {', '.join(PAPER_CLASSES.get(name, name) for name in classes)} in {folder}")
+        listener.say(f"{folder} has {layout(classes, ('train', 'val'))}: train to fit, val held out")
         for place, part in enumerate(("train", "val")):
             counts[place] = sum(min(most, count_images(folder / part / name)) for name in classes)
     images = f"{counts[0]:,} + {counts[1]:,}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from remix.support.text import printable
 
-__all__ = ["PAPER_CLASSES", "count_images", "find_photographs", "parse_classes"]
+__all__ = ["PAPER_CLASSES", "count_images", "find_photographs", "layout", "parse_classes"]
 
 PAPER_CLASSES = {"n02113978": "dog", "n04285008": "car", "n01882714": "koala", "n03457902": "greenhouse"}
 """The classes of the paper's sample and likelihood figures, by their ImageNet numbers."""
@@ -45,12 +45,16 @@ def find_photographs(root: str, classes: Sequence[str], parts: Sequence[str]) ->
     ]
     if folder is not None and not missing:
         return folder
-    told = ", ".join(f"{name} ({PAPER_CLASSES[name]})" if name in PAPER_CLASSES else name for name in classes)
-    layout = " and ".join(f"{part}/NAME/" for part in parts)
     lacks = f" (it lacks {'/'.join(missing[0])})" if folder is not None else ""
     raise ValueError(
-        f"--data {printable(base)} must have {layout} with photographs of {told}{lacks}; other folders with --classes"
+        f"--data {printable(base)} must have {layout(classes, parts)}{lacks}; other folders with --classes"
     )
+
+
+def layout(classes: Sequence[str], parts: Sequence[str]) -> str:
+    """How folders of photographs lie, in words: ``train/NAME/ with photographs of n02113978 (dog)``."""
+    told = ", ".join(f"{name} ({PAPER_CLASSES[name]})" if name in PAPER_CLASSES else name for name in classes)
+    return f"{' and '.join(f'{part}/NAME/' for part in parts)} with photographs of {told}"
 
 
 def count_images(folder: Path) -> int:

@@ -1,8 +1,13 @@
-"""Dreams of photographs from the same noise, held to a diagonal and to Laplace covariances of whole maps."""
+"""Dreams of photographs from the same noise, as the paper makes them: without a prior, and held to whole feature maps.
+
+Each class is measured and dreamed alone. Every row matches, besides BatchNorm's statistics, mean and variance of every
+element of the maps at the ends of the stages; the priors add the likelihood of these maps.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +20,7 @@ from remix.inversion import Form, PriorKind
 from remix.inversion.statistics_losses import FORMS
 from remix.learning import load_model
 from remix.learning.team import as_device
-from remix.reproduce.photographs import PAPER_CLASSES, count_images, find_photographs, parse_classes
+from remix.reproduce.photographs import PAPER_CLASSES, count_images, find_photographs, layout, parse_classes
 from remix.reproduce.targets import Listener, Reproduction
 from remix.support.files import write_text
 from remix.support.text import as_csv, as_markdown
@@ -24,14 +29,14 @@ __all__ = ["TAKES", "reproduce"]
 
 TAKES = ("data", "weights", "classes", "form", "dry_run")
 _CLASSES = {"mini": ("church", "garbage_truck", "golf_ball", "parachute"), "paper": tuple(PAPER_CLASSES)}
-_FORM: dict[str, Form] = {"mini": "typical", "paper": "nll"}  # the paper's is the likelihood itself
-# Side in pixels, images per class, steps of the longest phase (the paper: 50 images of a class, 2,000 steps).
-_SIZES = {"mini": (112, 3, 200), "paper": (224, 50, 2000)}
+# Side in pixels, images per class, steps of the longest phase.
+_SIZES = {"mini": (112, 4, 200), "paper": (224, 50, 2000)}
 _SHOWN = 6  # images of a class and prior in the figure, at most
-_PRIORS: dict[PriorKind, tuple[str, str]] = {
-    "diagonal": ("none", "a variance for every place of a map, no correlations: as the paper's baseline"),
-    "laplace": ("none", "a Laplace covariance over whole maps: as the paper's method"),
-    "laplace-dct": ("dct", "the same behind a cosine transform: ours"),
+_WEIGHT = 4 * 5.0  # of the mean over the four maps: the paper's 5 of their sum
+_PRIORS: dict[PriorKind, str] = {
+    "none": "no prior: the paper's baseline",
+    "laplace-paper": "Laplace covariances of whole maps, fitted by Frobenius distance in 50 epochs: the paper's",
+    "laplace-dct": "the same behind a cosine transform, fitted by likelihood: ours",
 }
 
 
@@ -41,97 +46,125 @@ def reproduce(wanted: Reproduction, listener: Listener) -> bool:
     assert wanted.data is not None
     assert wanted.weights is not None
     classes = parse_classes(wanted.classes) or _CLASSES[wanted.scale]
-    size, count, steps = _SIZES[wanted.scale]
-    form = _form(wanted)
+    form = _form(wanted.form)
     train = find_photographs(wanted.data, classes, ["train"]) / "train"
     if not Path(wanted.weights).is_file():
         raise ValueError(f"--weights {wanted.weights}: there is no such file")
-    asked = {prior: DreamOptions(classes, count, "pyramid", prior, form, steps=steps) for prior in _PRIORS}
-    for prior, options in asked.items():
-        _check_kept(wanted.out / f"{prior}.safetensors", options)
-    _tell_plan(wanted, train, asked, size, listener)
+    for name, prior in product(classes, _PRIORS):
+        _check_kept(_files(wanted, name, prior).tensors, _SIZES[wanted.scale][1], form)
+    _tell_plan(wanted, train, classes, form, listener)
     if wanted.dry_run:
         return True
     wanted.out.mkdir(parents=True, exist_ok=True)
-    dreams: dict[PriorKind, SavedDream] = {}
-    for prior, (transform, _) in _PRIORS.items():
-        model = wanted.out / f"model-{transform}.remix"
-        if not model.exists():
-            bare = model_of_weights(wanted.weights, "resnet34", size=size).to(as_device("auto"))
-            kept = None if transform == "none" else "dct"
-            listener.measure(bare, train, model, views=("map",), maps=("stages",), transform=kept)
-        files = DreamFiles.at(wanted.out / f"{prior}.png")
-        resume = files.checkpoint.exists()
-        if resume or not files.tensors.exists():
-            files.prepare(overwrite=False, resume=resume)
-            plan = make_plan(load_model(model).to(as_device("auto")), asked[prior])
-            if not listener.dream(plan, files, resume):
+    dreams: dict[tuple[str, PriorKind], SavedDream] = {}
+    for name in classes:
+        model = _measured(wanted, train, name, listener)
+        for prior in _PRIORS:
+            dream = _dreamed(wanted, model, name, prior, form, listener)
+            if dream is None:
                 return False
-        dreams[prior] = load_dream(files.tensors)
-    _write(wanted, dreams, classes, f"{size} pixels, {steps} steps", listener)
+            dreams[name, prior] = dream
+    _write(wanted, dreams, form, listener)
     return True
 
 
-def _form(wanted: Reproduction) -> Form:
-    """The form of the prior. Raises ValueError for one that whole maps do not have."""
+def _form(asked: str | None) -> Form:
+    """The form of the prior, by default the paper's. Raises ValueError for one that whole maps do not have."""
     forms = [form for form in FORMS if form != "frobenius"]  # that one needs the matrix itself
-    if wanted.form is None:
-        return _FORM[wanted.scale]
-    if wanted.form not in forms:
-        raise ValueError(f"--form of a prior on whole maps is one of {', '.join(forms)}, got {wanted.form!r}")
-    return cast(Form, wanted.form)
+    if asked is not None and asked not in forms:
+        raise ValueError(f"--form of a prior on whole maps is one of {', '.join(forms)}, got {asked!r}")
+    return cast(Form, asked or "nll")
 
 
-def _check_kept(file: Path, options: DreamOptions) -> None:
+def _files(wanted: Reproduction, name: str, prior: PriorKind) -> DreamFiles:
+    return DreamFiles.at(wanted.out / f"{name}-{prior}.png")
+
+
+def _check_kept(file: Path, count: int, form: Form) -> None:
     """Raise ValueError if a dream of another request is there already."""
     if not file.exists():
         return
-    about = load_dream(file).about.get("request", {})
-    kept = (about.get("classes"), about.get("count"), about.get("settings", {}).get("prior", {}).get("form"))
-    if kept != (list(options.classes or ()), options.count, options.form):
-        raise ValueError(f"{file} is of other classes or another form of the prior: choose another --out")
+    kept = load_dream(file).about["request"]
+    if (kept["count"], kept["settings"]["prior"]["form"]) != (count, form):
+        raise ValueError(f"{file} is of another scale or another form of the prior: choose another --out")
 
 
-def _tell_plan(
-    wanted: Reproduction, train: Path, asked: dict[PriorKind, DreamOptions], size: int, listener: Listener
-) -> None:
-    """What is measured and dreamed, and what of it is there."""
-    folders = sorted(folder for folder in train.iterdir() if folder.is_dir())
-    photographs = f"{sum(map(count_images, folders)):,} photographs of {len(folders)} classes"
-    rows = []
-    for transform in dict.fromkeys(transform for transform, _ in _PRIORS.values()):
-        there = (wanted.out / f"model-{transform}.remix").exists()
-        behind = "" if transform == "none" else f" behind {transform}"
-        rows.append([f"measure maps{behind}", photographs, f"{size} pixels", "there" if there else "to do"])
-    for prior, options in asked.items():
-        images = f"{options.count * len(options.classes or ())} of {', '.join(options.classes or ())}"
-        there = (wanted.out / f"{prior}.safetensors").exists()
-        work = f"{options.steps} steps at full size, form {options.form}"
-        rows.append([f"dream, prior {prior}", images, work, "there" if there else "to do"])
+def _measured(wanted: Reproduction, train: Path, name: str, listener: Listener) -> Path:
+    """The model with statistics of the maps of one class, both fits among them; measured unless it is there."""
+    model = wanted.out / f"{name}.remix"
+    if not model.exists():
+        assert wanted.weights is not None
+        bare = model_of_weights(wanted.weights, "resnet34", size=_SIZES[wanted.scale][0]).to(as_device("auto"))
+        listener.measure(
+            bare,
+            train,
+            model,
+            classes=(name,),
+            kinds=("laplace", "laplace-paper"),
+            views=("map",),
+            maps=("stages",),
+            transform="dct",
+            rows=max(2, count_images(train / name)),
+        )
+    return model
+
+
+def _dreamed(
+    wanted: Reproduction, model: Path, name: str, prior: PriorKind, form: Form, listener: Listener
+) -> SavedDream | None:
+    """The images of one class, all in one batch; dreamed unless they are there. None if that was interrupted."""
+    files = _files(wanted, name, prior)
+    resume = files.checkpoint.exists()
+    if resume or not files.tensors.exists():
+        _, count, steps = _SIZES[wanted.scale]
+        files.prepare(overwrite=False, resume=resume)
+        options = DreamOptions((name,), count, "pyramid", prior, form, _WEIGHT, steps, batch=count)
+        if not listener.dream(make_plan(load_model(model).to(as_device("auto")), options), files, resume):
+            return None
+    return load_dream(files.tensors)
+
+
+def _tell_plan(wanted: Reproduction, train: Path, classes: Sequence[str], form: Form, listener: Listener) -> None:
+    """Where photographs are, what is measured and dreamed, and what of it is there."""
+    listener.say(f"{train.parent} has {layout(classes, ('train',))}; each class is measured and dreamed alone")
+    size, count, steps = _SIZES[wanted.scale]
+    photographs = " + ".join(f"{count_images(train / name):,}" for name in classes)
+    models = [wanted.out / f"{name}.remix" for name in classes]
+    rows = [["measure and fit maps", f"{photographs} photographs", f"{size} pixels", _state(models)]]
+    for prior, words in _PRIORS.items():
+        term = "" if prior == "none" else f"; 5 x sum over 4 maps of {form}"
+        files = [_files(wanted, name, prior).tensors for name in classes]
+        rows.append([f"dream, {prior}", f"{count} of each class", f"{steps} steps; {words}{term}", _state(files)])
     listener.plan(["part", "images", "work", "state"], rows)
 
 
+def _state(files: Sequence[Path]) -> str:
+    there = sum(file.exists() for file in files)
+    return "there" if there == len(files) else f"{there} of {len(files)} there" if there else "to do"
+
+
 def _write(
-    wanted: Reproduction, dreams: dict[PriorKind, SavedDream], classes: Sequence[str], work: str, listener: Listener
+    wanted: Reproduction, dreams: dict[tuple[str, PriorKind], SavedDream], form: Form, listener: Listener
 ) -> None:
+    size, count, steps = _SIZES[wanted.scale]
     rows: list[dict[str, Any]] = []
     shown: list[GridRow] = []
-    for name in classes:
-        for prior, dream in dreams.items():
-            mine = dream.images[dream.labels == dream.classes.index(name)]
-            right = dream.about["read_right"][name]
-            rows.append({"class": name, "prior": prior, "images": len(mine), "read as it": right})
-            remark = f"{PAPER_CLASSES.get(name, name).replace('_', ' ')}, {right} of {len(mine)} read as it"
-            shown.append(GridRow(prior, mine[:_SHOWN], remark))
+    for (name, prior), dream in dreams.items():
+        right = dream.about["read_right"][name]
+        rows.append({"class": name, "prior": prior, "images": len(dream.images), "read as it": right})
+        remark = f"{PAPER_CLASSES.get(name, name).replace('_', ' ')}, {right} of {len(dream.images)} read as it"
+        shown.append(GridRow(prior, dream.images[:_SHOWN], remark))
     write_text(wanted.out / "samples.csv", as_csv(rows))
-    save_grid(wanted.out / "samples.png", shown, f"the same noise, {work}; only the prior differs")
+    work = f"{size} pixels, {count} images of a class at once, {steps} steps at full size, form {form}"
+    save_grid(wanted.out / "samples.png", shown, f"the same noise; only the prior differs  ·  {work}")
     lines = []
-    for prior, (_, words) in _PRIORS.items():
+    for prior, words in _PRIORS.items():
         right, images = (sum(row[key] for row in rows if row["prior"] == prior) for key in ("read as it", "images"))
         lines.append([prior, words, f"{right} of {images}"])
     text = "\n".join([
-        f"Scale `{wanted.scale}`: {work}. Look at samples.png: what an inverted network",
-        "says of its own dreams means little. A judge of another kind, more images and seeds: docs/dream_results.md.",
+        f"Scale `{wanted.scale}`: {work}; the prior is 5 times the sum over the four maps.",
+        "Look at samples.png: what an inverted network says of its own dreams means little. A judge of another kind,",
+        "more images and seeds: docs/dream_results.md.",
         "", as_markdown(["prior", "what it is", "read as their class by the network itself"], lines, left=2),
     ])  # fmt: skip
     write_text(wanted.out / "samples.md", text + "\n")

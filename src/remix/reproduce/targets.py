@@ -26,7 +26,7 @@ TARGETS = {
     "efficiency": "Time and memory of PMI and REMIX (the efficiency table)",
     "retention": "Accuracy on new and on old tasks, task after task (the retention figure)",
     "lambda": "How much the weight of the Laplace term matters (the sensitivity figure)",
-    "samples": "Dreams of photographs with a diagonal and with a Laplace prior, side by side (the sample figures)",
+    "samples": "Dreams of photographs without a prior and with Laplace priors, side by side (the sample figures)",
     "likelihood": "Log-likelihood of real features: diagonal, Laplace, the paper's recipe (the likelihood tables)",
     "memory": "Bytes of saved covariances against dense matrices (the memory table)",
 }
@@ -98,7 +98,7 @@ class Listener:
         from remix.deploy.measuring import measure_model, read_folder
         from remix.learning import save_model
 
-        data = read_folder(images, bare.preprocessing).train
+        data = read_folder(images, bare.preprocessing, options.pop("classes", None)).train
         save_model(out, measure_model(bare, data, **options).model)
 
     def dream(self, plan: DreamPlan, files: DreamFiles, resume: bool) -> bool:

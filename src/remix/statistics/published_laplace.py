@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
-from remix.laplace import FrobeniusRecipe, LaplaceCovariance, LaplaceNormal
+from remix.laplace import FrobeniusRecipe, LaplaceCovariance, LaplaceNormal, fit
 from remix.laplace.fitting.frobenius import descend_on_matrix
 from remix.statistics.covariance import COVARIANCE_LIMIT, Measured, register_covariance
 from remix.statistics.laplace import Laplace
@@ -28,7 +28,7 @@ _RECIPE = FrobeniusRecipe(floor=1e-6)  # Adam at 0.01, 200 steps
 
 
 class _Published(Laplace):
-    """Of channels; of whole maps the published fit is `remix.laplace.fit` with objective="frobenius"."""
+    """Of channels."""
 
     @classmethod
     def from_rows(cls, dim: int, layout: tuple[int, int, int] | None) -> bool:
@@ -50,20 +50,34 @@ class _Published(Laplace):
 @register_covariance
 @dataclass(frozen=True, eq=False)
 class PaperLaplace(_Published):
-    """As the paper has it: the Frobenius distance of covariances, tasks as a weighted sum without spread of means."""
+    """As the paper has it: the Frobenius distance of covariances, tasks as a weighted sum without spread of means.
+
+    Of whole maps too, with the settings behind the paper's images; these are not merged.
+    """
 
     kind: ClassVar[str] = "laplace-paper"
     title: ClassVar[str] = "Laplace covariance (paper)"
 
     @classmethod
+    def from_rows(cls, dim: int, layout: tuple[int, int, int] | None) -> bool:
+        """Maps are."""
+        return layout is not None or super().from_rows(dim, layout)
+
+    @classmethod
     def fit(cls, measured: Measured) -> PaperLaplace:
-        """To the covariance."""
+        """To the covariance; or to rows of maps, without a transform."""
+        if measured.layout is not None:
+            assert measured.rows is not None
+            normal = fit(measured.rows, "frobenius", recipe=FrobeniusRecipe.for_images(len(measured.rows)))
+            return cls(LaplaceNormal(measured.mean.to(normal.loc), normal.covariance))
         assert measured.covariance is not None
         return cls(_normal(measured.mean, descend_on_matrix(measured.covariance, _RECIPE), measured.dtype))
 
     @classmethod
     def merge(cls, parts: Sequence[tuple[float, LayerStatistics]]) -> PaperLaplace:
         """Sigma = sum_i c_i Sigma_i of the fitted models, fitted again."""
+        if parts[0][1].view.per_image:
+            raise ValueError("the published Laplace covariances of whole maps cannot be merged: use kind 'laplace'")
         total = sum(weight for weight, _ in parts)
         normals = [(weight / total, _normal_of(layer, cls.kind)) for weight, layer in parts]
         target = sum(share * normal.covariance_matrix.double() for share, normal in normals)

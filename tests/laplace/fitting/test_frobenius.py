@@ -72,17 +72,20 @@ def test_error_is_that_of_dense_matrices(path, rows):
     assert frobenius_error(v, diag, weight, coord) == pytest.approx(float(wanted))
 
 
-def test_descent_follows_the_gradient_of_the_dense_loss(path):
+@pytest.mark.parametrize(("power", "decay"), [(1, 0.0), (2, 1e-5), (6, 1e-5)])
+def test_descent_follows_the_gradient_of_the_dense_loss(path, power, decay):
     v, *_ = _problem(12, 40)
-    diag, weight, coord = _descend(v, FrobeniusRecipe(steps=25, coord_lr=0.12), torch.Generator())
+    recipe = FrobeniusRecipe(steps=25, coord_lr=0.12, coord_decay=decay, power=power)
+    diag, weight, coord = _descend(v, recipe, torch.Generator())
     raw, w = torch.zeros(12, dtype=v.dtype), torch.full((12,), 0.1, dtype=v.dtype)
     a = torch.linspace(-1, 1, 12, dtype=v.dtype)
     parameters = [p.requires_grad_() for p in (raw, w, a)]
-    optimiser = torch.optim.Adam([{"params": parameters[:2], "lr": 0.01}, {"params": parameters[2:], "lr": 0.12}])
+    line = {"params": parameters[2:], "lr": 0.12, "weight_decay": decay}
+    optimiser = torch.optim.Adam([{"params": parameters[:2], "lr": 0.01}, line])
     for _ in range(25):
         optimiser.zero_grad()
         model = reference.dense(torch.nn.functional.softplus(raw) + 1e-5, w, a)
-        ((model - v @ v.T / 40).square().sum() / 12).backward()
+        ((model - v @ v.T / 40).square().sum() / 12**power).backward()
         optimiser.step()
     torch.testing.assert_close(diag, torch.nn.functional.softplus(raw.detach()) + 1e-5)
     torch.testing.assert_close(weight, w.detach())
@@ -97,6 +100,11 @@ def test_the_recipe_for_long_vectors_is_the_published_one():
     assert recipe.schedule(1) == pytest.approx(0.28)
 
 
+def test_the_recipe_for_images_is_the_published_one():
+    recipe = FrobeniusRecipe.for_images(rows=100)
+    assert recipe == FrobeniusRecipe(50 * 4, 0.01, 0.12, 32, None, 1e-5, coord_decay=1e-5, power=2)
+
+
 def test_minibatches_are_drawn_from_the_generator():
     v, *_ = _problem(8, 30)
     recipe = FrobeniusRecipe(steps=12, batch_size=7)
@@ -105,7 +113,7 @@ def test_minibatches_are_drawn_from_the_generator():
     assert not torch.equal(runs[0], runs[2])
 
 
-@pytest.mark.parametrize("bad", [{"steps": 0}, {"lr": 0.0}, {"batch_size": 0}, {"floor": -1.0}])
+@pytest.mark.parametrize("bad", [{"steps": 0}, {"lr": 0.0}, {"batch_size": 0}, {"floor": -1.0}, {"power": -1}])
 def test_a_bad_recipe_is_refused_by_the_name_of_its_setting(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
         FrobeniusRecipe(**bad)
