@@ -117,3 +117,14 @@ def test_of_whole_maps_the_papers_fit_is_that_of_its_images_and_the_code_has_non
         merge_layers([(1, {layer.key: layer}), (1, {layer.key: layer})])
     with pytest.raises(ValueError, match=r"a Laplace covariance \(code\) at '0:input' is of at most 1024 channels"):
         measure_layers(network, [maps], place, "map", ("laplace-code",))
+
+
+@pytest.mark.parametrize("kind", ["laplace-paper", "laplace-code"])
+def test_a_fit_tells_how_likely_its_rows_are(kind):
+    generator = torch.Generator().manual_seed(3)
+    rows = torch.randn(400, 6, generator=generator) @ torch.randn(6, 6, generator=generator)
+    layer = measure_layers(NETWORK, [rows], ["1:input"], kinds=[kind])[KEY]
+    report = layer.covariances[kind].normal.report
+    assert report.train_log_likelihood == pytest.approx(float(layer.prior(kind).log_prob(rows).mean()) / 6, abs=2e-3)
+    diagonal = float(layer.prior("diagonal").log_prob(rows).mean()) / 6
+    assert report.diagonal_train_log_likelihood == pytest.approx(diagonal, abs=2e-3)

@@ -167,7 +167,8 @@ def make_plan(model: Model, options: DreamOptions) -> DreamPlan:
     strategy = options.strategy or _usual_strategy(model)
     if strategy == "layerwise":
         _check_layerwise(model, names, places)
-    prior = options.prior or ("laplace" if "laplace" in _prior_kinds(model.memory) else "diagonal")
+    fitted = [kind for kind in _prior_kinds(model.memory) if kind.startswith("laplace")]
+    prior = options.prior or next(iter(fitted), "diagonal")
     layers = _prior_layers(model, prior)
     settings = settings_for(strategy, options, prior, model.preprocessing, _spread(model))
     labels = balanced_labels(places, options.count * len(places))

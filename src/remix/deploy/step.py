@@ -25,7 +25,7 @@ from remix.learning import (
     check_step_name,
 )
 from remix.networks import Classifier, Items, OpenedNetwork, create_head
-from remix.statistics import Memory
+from remix.statistics import Memory, covariance_kinds
 
 __all__ = ["learn_step", "new_engine", "opened", "renamed"]
 
@@ -90,16 +90,17 @@ def learn_step(
     else:
         frozen = model.frozen
     preprocessing = network.preprocessing
+    prior = settings.prior or _usual_prior(model)
     recipe = make_recipe(
         method,
-        settings,
+        replace(settings, prior=prior),
         trained=network.trained,
         frozen=frozen,
         channels=preprocessing.channels,
         size=preprocessing.size,
         images=len(data.train),
         old_classes=len(before),
-        covariances=model is None or _has_covariances(model, settings.prior or "laplace"),
+        covariances=model is None or _has_covariances(model, prior),
     )
     if extended:
         recipe.method.stages("extend")  # raises if it cannot
@@ -202,6 +203,12 @@ def _check_names(extended: tuple[str, ...], before: tuple[str, ...], given: tupl
         )
     if len(before) + len(given) < 2:
         raise DataError(f"there is only one class, {given[0]}: a classifier needs at least two to begin with")
+
+
+def _usual_prior(model: Model | None) -> str:
+    """The Laplace covariances that a model has, which a run may have fitted as published; else ours."""
+    kinds = [kind for kind in covariance_kinds() if kind.startswith("laplace")]
+    return next((kind for kind in kinds if model is not None and _has_covariances(model, kind)), "laplace")
 
 
 def _has_covariances(model: Model, kind: str) -> bool:

@@ -27,7 +27,7 @@ from remix.learning.model_file import Model, save_model
 from remix.learning.team import Team
 from remix.learning.trainer import EpochReport
 from remix.networks import Backbone, Classifier, create_head
-from remix.statistics import Memory
+from remix.statistics import Laplace, Memory
 from remix.support.clock import RunClock
 from remix.support.display import Display
 from remix.support.files import write_text
@@ -274,8 +274,8 @@ def layer_likelihoods(memory: Memory) -> list[dict[str, Any]]:
     """
     found = []
     for key, layer in memory.layers.items():
-        report = layer.normal.report if layer.normal is not None else None
-        if report is not None:
+        fits = [one.normal.report for one in layer.covariances.values() if isinstance(one, Laplace)]
+        for report in filter(None, fits):
             found.append(
                 {
                     "layer": key,

@@ -5,6 +5,7 @@ Ours (`remix.statistics.laplace`) maximises the likelihood with exact variances;
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from remix.laplace import FrobeniusRecipe, LaplaceCovariance, LaplaceNormal, fit
 from remix.laplace.fitting.frobenius import descend_on_matrix
+from remix.laplace.fitting.report import FitReport
 from remix.statistics.covariance import COVARIANCE_LIMIT, Measured, register_covariance
 from remix.statistics.laplace import Laplace
 from remix.statistics.layers import LayerStatistics
@@ -71,7 +73,8 @@ class PaperLaplace(_Published):
             normal = fit(measured.rows, "frobenius", recipe=FrobeniusRecipe.for_images(len(measured.rows)))
             return cls(LaplaceNormal(measured.mean.to(normal.loc), normal.covariance))
         assert measured.covariance is not None
-        return cls(_normal(measured.mean, descend_on_matrix(measured.covariance, _RECIPE), measured.dtype))
+        normal = _normal(measured.mean, descend_on_matrix(measured.covariance, _RECIPE), measured.dtype)
+        return cls(_reported(normal, measured.covariance, measured.samples))
 
     @classmethod
     def merge(cls, parts: Sequence[tuple[float, LayerStatistics]]) -> PaperLaplace:
@@ -84,7 +87,8 @@ class PaperLaplace(_Published):
         mean = sum(share * normal.loc.double() for share, normal in normals)
         assert isinstance(target, Tensor)
         assert isinstance(mean, Tensor)
-        return cls(_normal(mean, descend_on_matrix(target, _RECIPE), parts[0][1].mean.dtype))
+        normal = _normal(mean, descend_on_matrix(target, _RECIPE), parts[0][1].mean.dtype)
+        return cls(_reported(normal, target, _samples(parts)))
 
 
 @register_covariance
@@ -107,7 +111,7 @@ class CodeLaplace(_Published):
         assert measured.covariance is not None
         parts = descend_on_matrix(measured.covariance, _RECIPE, correlation=True)
         normal = _scaled(_normal(measured.mean, parts, measured.dtype), measured.variance)
-        return cls(normal, _correlation(measured.covariance))
+        return cls(_reported(normal, measured.covariance, measured.samples), _correlation(measured.covariance))
 
     @classmethod
     def merge(cls, parts: Sequence[tuple[float, LayerStatistics]]) -> CodeLaplace:
@@ -126,7 +130,9 @@ class CodeLaplace(_Published):
         assert isinstance(mean, Tensor)
         variance = sum(weight / total * layer.variance.double() for weight, layer in parts)
         assert isinstance(variance, Tensor)
-        return cls(_scaled(_normal(mean, found, parts[0][1].mean.dtype), variance))
+        normal = _scaled(_normal(mean, found, parts[0][1].mean.dtype), variance)
+        spread = variance.sqrt()
+        return cls(_reported(normal, spread[:, None] * target * spread, _samples(parts)))
 
     def to(self, device: torch.device | str) -> Self:
         """The same on another device."""
@@ -148,6 +154,26 @@ def _normal(mean: Tensor, parts: tuple[Tensor, Tensor, Tensor], dtype: torch.dty
 def _scaled(normal: LaplaceNormal, variance: Tensor) -> LaplaceNormal:
     """The same correlations with other variances."""
     return LaplaceNormal(normal.loc, normal.covariance.rescale(variance.to(normal.loc)))
+
+
+def _reported(normal: LaplaceNormal, covariance: Tensor, samples: int) -> LaplaceNormal:
+    """The same with what the fit tells about itself: how likely rows of this covariance (D, D) are, on average."""
+    dim, sigma, target = len(covariance), normal.covariance_matrix.double(), covariance.double()
+    constant = dim * math.log(2 * math.pi)
+    likelihood = -0.5 * (constant + torch.logdet(sigma) + torch.linalg.solve(sigma, target).trace()) / dim
+    diagonal = -0.5 * (constant + target.diagonal().log().sum() + dim) / dim
+    error = torch.linalg.matrix_norm(sigma - target) / torch.linalg.matrix_norm(target)
+    normal.report = FitReport(
+        objective="frobenius", samples=samples, dim=dim, basis="original", start="in order", scale=1.0,
+        train_log_likelihood=float(likelihood), diagonal_train_log_likelihood=float(diagonal),
+        validation_log_likelihood=None, diagonal_validation_log_likelihood=None,
+        frobenius_error=float(error), parameters=3 * dim,
+    )  # fmt: skip
+    return normal
+
+
+def _samples(parts: Sequence[tuple[float, LayerStatistics]]) -> int:
+    return sum(layer.samples for _, layer in parts)
 
 
 def _correlation(matrix: Tensor) -> Tensor:
