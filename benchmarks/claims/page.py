@@ -32,8 +32,9 @@ CLAIMS = tuple(claim for _, claims in PARTS for claim in claims)
 HEAD = """# The paper's claims, tested
 
 Made by `python -m benchmarks.claims` (needs a few seconds) from the result files; do not edit. No number here is typed
-by hand: those of the paper stand in [published.json](claims/published.json), ours in the files named with each claim,
-and the verdicts are computed from them. A test fails when this page is not what its files say.
+by hand: those of the paper stand in [published.json](claims/published.json) and `src/remix/reproduce/paper.json`, ours
+in the files named with each claim, and the verdicts are computed from them. A test fails when this page is not what its
+files say.
 
 - **holds**: confirmed at the paper's scale or size, or by mathematics.
 - **holds at mini scale**: confirmed here with small networks, few images or few epochs. The paper's scale was not run.

@@ -33,6 +33,7 @@ def reproduce(
     preset: str | None = None,
     jobs: int | None = None,
     runs: str | None = None,
+    rows: str | None = None,
     finished: bool = False,
     dry_run: bool = False,
     weights: str | None = None,
@@ -59,6 +60,8 @@ def reproduce(
         preset: For retention: runs of another preset, such as tiny-mini or tiny-10 (the paper's).
         jobs: Runs at a time, 1 by default; the processors are shared between them.
         runs: Folder of the runs that targets share; runs/ beside the folder of the results by default.
+        rows: CSV file of an earlier call, such as docs/reproduce/table1.csv: a row with the same preset, method and
+            seed stands for a run that is not in --runs.
         finished: Make the results of the runs that are finished, run nothing.
         dry_run: Only show the plan.
         weights: For likelihood and samples: safetensors file of a ResNet-34 with its head.
@@ -92,7 +95,7 @@ def reproduce(
         return
     named = target if preset is None else f"{target}-{Path(preset).stem}"
     wanted = Reproduction(
-        Path(out or f"reproduce/{named}"), scale, resume, data, runs, seeds, preset, jobs, finished or None,
+        Path(out or f"reproduce/{named}"), scale, resume, data, runs, rows, seeds, preset, jobs, finished or None,
         dry_run or None, weights, classes, form, vit, vit_images, memory,
     )  # fmt: skip
     try:
