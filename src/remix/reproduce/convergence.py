@@ -19,7 +19,7 @@ from torch import Tensor
 
 from remix.experiments.config import resolve
 from remix.experiments.paired import paired_difference, spread
-from remix.experiments.run_directory import RunDirectory
+from remix.experiments.sweep import parse_seeds
 from remix.inversion import (
     Boost,
     FeatureMatch,
@@ -39,14 +39,13 @@ from remix.inversion import (
     optimise,
 )
 from remix.inversion.dream import noise
-from remix.learning import Model, load_model
-from remix.learning.team import as_device
 from remix.networks import Classifier
 from remix.reproduce import needed_runs
 from remix.reproduce.given_rows import Row, read_rows
-from remix.reproduce.needed_runs import NeededRun, Variant, need_runs
+from remix.reproduce.needed_runs import NeededRun, need_runs
 from remix.reproduce.result_files import new_figure, tidy, write_results
 from remix.reproduce.targets import Listener, Reproduction
+from remix.reproduce.trained import one_task, open_trained
 from remix.support.files import write_text
 from remix.support.text import as_csv, as_markdown
 
@@ -72,11 +71,11 @@ def reproduce(wanted: Reproduction, listener: Listener) -> bool:
     """See `remix.reproduce`."""
     small = "cifar100-mini" if wanted.data else "digits"
     preset = wanted.preset or {"mini": small, "paper": "cifar100-10"}[wanted.scale]
-    runs, complete = need_runs(wanted, [Variant(preset, "remix", ("data.tasks=1",), "all classes at once")], listener)
-    if not runs:
-        return complete
-    if len(runs) < 2:
+    if wanted.seeds and len(parse_seeds(wanted.seeds)) < 2:
         raise ValueError("one network dreams and another judges: give two seeds at least, such as --seeds 0-1")
+    runs, complete = need_runs(wanted, [one_task(preset)], listener)
+    if len(runs) < 2:
+        return complete
     file = wanted.out / "convergence.csv"
     columns = ("passes", "seconds", *_MEASURES)
     kept = read_rows(file, columns) if wanted.resume and file.exists() else {}
@@ -117,13 +116,9 @@ def _scaled(schedule: Schedule, steps: int) -> Schedule:
     return replace(schedule, steps=steps, warm_up=round(share * schedule.warm_up), milestones=milestones)
 
 
-def _model(run: NeededRun, device: str) -> Model:
-    return load_model(RunDirectory(run.job.folder).model).to(as_device(device))
-
-
 def _curves(run: NeededRun, judge: NeededRun, images: int, device: str) -> list[Row]:
     """Every strategy at every cost, with the network of one run, judged by that of another."""
-    model, other = _model(run, device), _model(judge, device).classifier
+    model, other = open_trained(run, device), open_trained(judge, device).classifier
     memory, settings = model.memory, _settings(run)
     assert memory is not None
     assert memory.gaussians is not None
