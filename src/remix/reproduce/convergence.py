@@ -275,6 +275,7 @@ def _figure(rows: Rows) -> Figure:
         panel.minorticks_off()
         if measure != "judged_right":
             panel.set_yscale("log")
+            panel.tick_params(which="minor", labelsize=8)
         tidy(panel, words, "passes through the network, per image")
     panels[0].legend(fontsize=8)
     return figure
