@@ -88,7 +88,7 @@ CLAIMS = (
         "Sensitivity to the weight of the Laplace term",
         _statement,
         "Experiments, sensitivity",
-        "remix reproduce lambda --scale mini",
+        "remix reproduce lambda --seeds 0-2",
         "minutes",
         (FILE,),
         _examine,

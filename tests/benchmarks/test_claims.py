@@ -22,7 +22,7 @@ SOURCES = sorted((ROOT / "benchmarks" / "claims").glob("*.py"))
 # Digits that belong to names. Everything else that has a digit must come from a file.
 NAMES = re.compile(
     r"CIFAR-100|ResNet-3[24]|ViT-B/16|CUB-200|table1|Table 1|float32|float64|resnet34|cifar100(-\d+)?|tiny-\d+"
-    r"|celerite2|--count 500|excludes 0"
+    r"|celerite2|--count 500|--seeds 0-2|excludes 0"
 )
 TABLE_COLUMNS = "preset,data,tasks,method,seed,last_accuracy_macro"
 EFFICIENCY_COLUMNS = "preset,data,tasks,method,seed,processor_minutes,peak_memory_mib"

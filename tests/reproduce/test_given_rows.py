@@ -15,9 +15,9 @@ from remix.reproduce.needed_runs import Variant
 DOCS = Path(__file__).parents[2] / "docs" / "reproduce"
 
 
-@pytest.mark.parametrize("target", ["table1", "efficiency", "retention"])
+@pytest.mark.parametrize("target", ["table1", "efficiency", "retention", "lambda"])
 def test_a_table_is_made_again_of_its_own_rows(tmp_path, target):
-    _, text = make(target, tmp_path / "out", rows=str(DOCS / f"{target}.csv"), finished=True)
+    _, text = make(target, tmp_path / "out", rows=str(DOCS / f"{target}.csv"), finished=True, seeds="0-2")
     kept = (DOCS / f"{target}.csv").read_text()
     assert (tmp_path / "out" / f"{target}.csv").read_text() == kept
     assert "runs are rows of an earlier table" in text
@@ -75,6 +75,7 @@ def test_retention_of_tiny_imagenet_takes_its_runs_and_rows(tmp_path):
         ("preset,method,seed,last_accuracy_macro\ndigits,pmi,zero,80\n", "line 2: seed must be a number, got 'zero'"),
         ("preset,method,seed,last_accuracy_macro\ndigits,pmi,0,nan\n", "last_accuracy_macro must be a number"),
         ("preset,method,seed,last_accuracy_macro\ndigits,pmi,0\n", "last_accuracy_macro must be a number, got None"),
+        (f"preset,method,seed,last_accuracy_macro\ndigits,pmi,0,1{'0' * 400}\n", "must be a number, got '1000"),
         ("\udcff", "not text in UTF-8"),
     ],
 )

@@ -91,9 +91,9 @@ def _value(text: str | None) -> Any:
     for kind in (int, float):
         try:
             value = kind(text)
-        except ValueError:
+            return value if math.isfinite(value) else text
+        except (ValueError, OverflowError):
             continue
-        return value if math.isfinite(value) else text
     return text
 
 

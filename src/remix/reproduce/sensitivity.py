@@ -141,18 +141,19 @@ def _theirs(preset: str) -> str:
 
 def _figure(parts: dict[str, list[dict[str, Any]]]) -> Figure:
     """A panel per metric over the weights (evenly spaced): mean as a line, a dot per seed; test images as squares."""
-    figure = new_figure(3.6 * len(METRICS), 3.2)
+    figure = new_figure(3.6 * len(METRICS), 3.5)
     weights = _weights([row for rows in parts.values() for row in rows])
     panels = figure.subplots(1, len(METRICS))
     for panel, (metric, name) in zip(panels, METRICS.items(), strict=True):
         for place, rows in parts.items():
-            line, mark, colour = ("", "s", "#e8590c") if place == "test" else ("-", "o", "#1971c2")
+            line, mark, colour = ("none", "s", "#e8590c") if place == "test" else ("-", "o", "#1971c2")
             values = {weights.index(weight): [*_values(rows, weight, metric).values()] for weight in _weights(rows)}
             means = [spread(one).mean for one in values.values()]
-            panel.plot(list(values), means, line, marker=mark, ms=5, color=colour, lw=1.6, label=_words(place))
+            style = {"marker": mark, "ms": 5, "color": colour, "lw": 1.6, "label": _words(place)}
+            panel.plot(list(values), means, linestyle=line, **style)
             for spot, one in values.items():
                 panel.plot([spot] * len(one), one, mark, ms=4, color=colour, alpha=0.5)
         panel.set_xticks(range(len(weights)), [f"{weight:g}" for weight in weights])
         tidy(panel, f"{name}, %", "weight of the Laplace term")
-    panels[0].legend(fontsize=7)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower left", fontsize=8, ncols=2)
     return figure
