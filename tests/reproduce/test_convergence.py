@@ -36,6 +36,12 @@ def test_a_schedule_of_another_length_keeps_its_shape(factor):
     assert convergence._scaled(Schedule(8, 1.0, milestones=(5, 6)), 1).milestones == (1,)
 
 
+def test_the_plan_tells_what_comes_after_the_training(tmp_path):
+    _, text = make("convergence", tmp_path / "out", dry_run=True)
+    assert "3 runs to do" in text
+    assert "every network dreams 200 images, each with 1,395 passes in all" in text  # 3 x (15 + 30 + 60 + 120 + 240)
+
+
 @pytest.mark.slow
 def test_every_inversion_has_the_same_costs_targets_and_judges(tmp_path, monkeypatch):
     monkeypatch.setattr(convergence, "one_task", lambda preset: Variant(preset, "remix", QUICK))

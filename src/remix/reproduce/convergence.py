@@ -74,6 +74,10 @@ def reproduce(wanted: Reproduction, listener: Listener) -> bool:
     if wanted.seeds and len(parse_seeds(wanted.seeds)) < 2:
         raise ValueError("one network dreams and another judges: give two seeds at least, such as --seeds 0-1")
     runs, complete = need_runs(wanted, [one_task(preset)], listener)
+    settings, images = _settings(preset), _IMAGES[wanted.scale]
+    if wanted.dry_run:
+        passes = 3 * sum(sum(_lengths(settings, factor)) for factor in _FACTORS)
+        listener.say(f"then every network dreams {images} images, each with {passes:,} passes in all")
     if len(runs) < 2:
         return complete
     file = wanted.out / "convergence.csv"
@@ -86,16 +90,16 @@ def reproduce(wanted: Reproduction, listener: Listener) -> bool:
             continue
         judge = runs[(place + 1) % len(runs)]
         listener.say(f"the network of seed {run.seed} dreams, that of seed {judge.seed} judges")
-        rows += _curves(run, judge, _IMAGES[wanted.scale], "auto" if wanted.scale == "paper" else "cpu")
+        rows += _curves(run, judge, images, settings, "auto" if wanted.scale == "paper" else "cpu")
         write_text(file, as_csv(rows))
-    text = "\n\n".join([_heading(wanted, runs), _table(rows), *_sentences(rows, _passes(runs[0], 1.0))])
+    text = "\n\n".join([_heading(wanted, runs), _table(rows), *_sentences(rows, sum(_lengths(settings, 1.0)))])
     write_results(wanted, "convergence", runs, rows, text, _figure(rows), listener)
     return complete
 
 
-def _settings(run: NeededRun) -> LayerwiseSettings:
+def _settings(preset: str) -> LayerwiseSettings:
     """Of the preset's PMI: no covariances."""
-    settings: Any = resolve(run.variant.preset, method="pmi", seed=run.seed).settings
+    settings: Any = resolve(preset, method="pmi").settings
     inversion: LayerwiseSettings = settings.inversion
     return replace(inversion, prior=PriorSettings("none"))
 
@@ -105,10 +109,6 @@ def _lengths(settings: LayerwiseSettings, factor: float) -> tuple[int, int]:
     return max(1, round(factor * settings.block.steps)), max(1, round(factor * settings.refine.steps))
 
 
-def _passes(run: NeededRun, factor: float) -> int:
-    return sum(_lengths(_settings(run), factor))
-
-
 def _scaled(schedule: Schedule, steps: int) -> Schedule:
     """The same rates over another number of steps."""
     share = steps / schedule.steps
@@ -116,10 +116,10 @@ def _scaled(schedule: Schedule, steps: int) -> Schedule:
     return replace(schedule, steps=steps, warm_up=round(share * schedule.warm_up), milestones=milestones)
 
 
-def _curves(run: NeededRun, judge: NeededRun, images: int, device: str) -> list[Row]:
+def _curves(run: NeededRun, judge: NeededRun, images: int, settings: LayerwiseSettings, device: str) -> list[Row]:
     """Every strategy at every cost, with the network of one run, judged by that of another."""
     model, other = open_trained(run, device), open_trained(judge, device).classifier
-    memory, settings = model.memory, _settings(run)
+    memory = model.memory
     assert memory is not None
     assert memory.gaussians is not None
     generator = torch.Generator().manual_seed(run.seed)
