@@ -119,15 +119,14 @@ def _figure(parts: dict[str, Comparison], runs: Sequence[NeededRun]) -> Figure:
             mean = sum(values) / len(values)
             panel.barh(place, mean, color=colour_of(method), alpha=0.45)
             panel.plot(values, [place] * len(values), "o", ms=4, color=colour_of(method))
-            printed = [theirs[method].mean] if method in theirs else []
-            panel.text(max(values + printed) + 1.5, place, f"{mean:.1f}", va="center", fontsize=8)
-            for x in printed:
-                panel.plot([x, x], [place - 0.4, place + 0.4], color="black", lw=1.5)
+            panel.text(1.5, place, f"{mean:.1f}", va="center", fontsize=8)
+            if method in theirs:
+                panel.plot([theirs[method].mean] * 2, [place - 0.4, place + 0.4], color="black", lw=1.5)
         panel.set_yticks(range(len(methods)), methods)
         panel.set_xlim(0, 100)
         tasks = next(run.config.data.tasks for run in runs if run.variant.benchmark == name)
         line = f"; line: the paper's {_COUNTERPART.get(name, name)}" if theirs else ""
-        tidy(panel, f"{name}, {tasks} tasks", f"last accuracy, %; a dot per seed{line}")
+        tidy(panel, f"{name}, {tasks} tasks{line}", "last accuracy, %; a dot per seed")
     for panel in panels[len(parts) :]:
         panel.set_visible(False)
     return figure
