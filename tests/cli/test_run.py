@@ -60,6 +60,7 @@ def test_a_run_leaves_plain_files(finished):
     assert summary["metrics"] == matrix.summary()
     assert summary["minutes"].keys() >= {"first task", "dream", "network", "remember", "evaluate"}
     assert summary["peak_memory_mib"] > 50
+    assert ("peak_gpu_mib" in summary) == torch.cuda.is_available()
     assert sorted(path.name for path in (out / "dreams").iterdir()) == ["task-2.png", "task-3.png"]
     assert {path.name for path in (out / "checkpoints").iterdir()} == {"state.safetensors", "lock"}
     model = load_model(out / "model.remix")

@@ -1,4 +1,4 @@
-"""Photographs and a network, both small, for targets that look at them."""
+"""Photographs and a network, both small, for targets that look at them; a preset for those that are made of runs."""
 
 from pathlib import Path
 
@@ -34,3 +34,11 @@ def weights(tmp_path) -> Path:
     renamed["fc.weight"], renamed["fc.bias"] = torch.zeros(4, 512), torch.zeros(4)
     save_file(renamed, tmp_path / "resnet34.safetensors")
     return tmp_path / "resnet34.safetensors"
+
+
+@pytest.fixture
+def preset(tmp_path) -> str:
+    """The settings of `write_run`."""
+    path = tmp_path / "small.yaml"
+    path.write_text("base: digits\nabout: three tasks\ndata: {tasks: 3, classes: 9}\n")
+    return str(path)

@@ -1,40 +1,16 @@
 """Targets of `remix reproduce` that are made of runs: the plan, what is shared, what is written."""
 
-import csv
-import io
-import json
-
 import pytest
-from rich.console import Console
+from made_targets import make, rows_of
 from tiny_runs import remix_run, tiny
 from written_runs import write_run
 
-from remix.cli.reproduce import Printer
 from remix.methods import list_methods
-from remix.reproduce import Listener, efficiency, needed_runs, retention, sensitivity, table1
+from remix.reproduce import Listener, needed_runs, retention, table1
 from remix.reproduce.needed_runs import Variant, need_runs
-from remix.reproduce.targets import Reproduction, reproduce_target
+from remix.reproduce.targets import Reproduction
 
 QUICK = "settings.first.epochs=1", "settings.later.epochs=1", "data.classes=4", "data.tasks=2"
-
-
-@pytest.fixture
-def preset(tmp_path) -> str:
-    """The settings of `write_run`."""
-    path = tmp_path / "small.yaml"
-    path.write_text("base: digits\nabout: three tasks\ndata: {tasks: 3, classes: 9}\n")
-    return str(path)
-
-
-def make(target, out, **options):
-    console = Console(record=True, width=200, file=io.StringIO())
-    complete = reproduce_target(target, Reproduction(out, **options), Printer(console))
-    return complete, console.export_text()
-
-
-def rows_of(path):
-    with path.open() as file:
-        return list(csv.DictReader(file))
 
 
 def test_the_plan_comes_first_and_changes_nothing(tmp_path):
@@ -43,6 +19,7 @@ def test_the_plan_comes_first_and_changes_nothing(tmp_path):
     assert "14 runs to do" in text
     assert "2 at a time: about" in text
     assert "weight 0.25" in text
+    assert "then, of every seed, one run on the test images" in text
     assert not list(tmp_path.iterdir())
 
 
@@ -59,7 +36,8 @@ def test_the_paper_s_plan_needs_no_data(tmp_path, monkeypatch):
     monkeypatch.delenv("REMIX_DATA", raising=False)
     monkeypatch.setattr(needed_runs, "seconds_per_image", lambda config: 1e-3)
     _, text = make("table1", tmp_path / "t", scale="paper", dry_run=True)
-    assert f"{6 * len(list_methods()) * 5} runs to do" in text
+    assert f"{6 * (len(list_methods()) + 1) * 5} runs to do" in text
+    assert "pmi without selection" in text
     assert "tiny-20" in text
     assert "1 2 3 4 5" in text
 
@@ -108,61 +86,6 @@ def test_what_is_finished_can_be_shown_before_the_rest_is(tmp_path, monkeypatch,
     assert "| remix | 0 1 | 85.00 ± 7.07" in text
     with pytest.raises(ValueError, match="none of the 14 runs that this needs is finished"):
         make("lambda", tmp_path / "lambda", finished=True, runs=str(tmp_path / "runs"), seeds="0-1")
-
-
-def test_efficiency_compares_seed_by_seed(tmp_path, monkeypatch, preset):
-    monkeypatch.setattr(efficiency, "_PRESET", {"mini": preset})
-    for seed in (0, 1):
-        for method in ("pmi", "remix"):
-            folder = write_run(tmp_path / "runs" / f"{method}{seed}", method, seed)
-            summary = json.loads((folder / "summary.json").read_text())
-            summary["processor_minutes"] = {"pmi": 10.0, "remix": 11.0}[method] * (seed + 1)
-            (folder / "summary.json").write_text(json.dumps(summary))
-            lines = (
-                (folder / "metrics.jsonl").read_text().replace('"seconds": 240.0', '"seconds": 240.0, "processor": 90')
-            )
-            (folder / "metrics.jsonl").write_text(lines)
-    _, text = make("efficiency", tmp_path / "efficiency", seeds="0-1")
-    assert "paired seeds 0, 1: minutes 1.00 ± 0.00, processor minutes 1.10 ± 0.00" in text
-    assert "| processor minutes: dream | 4.5 ± 0.0 | 4.5 ± 0.0 |" in text
-    assert float(rows_of(tmp_path / "efficiency" / "efficiency.csv")[0]["processor minutes: dream"]) == 4.5
-
-
-def test_sensitivity_says_what_may_be_said(tmp_path, monkeypatch, preset):
-    monkeypatch.setattr(sensitivity, "_PRESET", {"mini": preset})
-    monkeypatch.setattr(sensitivity, "_WEIGHTS", (0.0, 0.5))
-    for seed in (0, 1):
-        for weight, right in ((0.0, 60 + seed), (0.5, 80 - seed)):
-            words = [f"settings.inversion.prior.weight={weight}"]
-            write_run(tmp_path / "runs" / f"{weight}-{seed}", "remix", seed, right=right, assignments=words)
-    _, text = make("lambda", tmp_path / "lambda", seeds="0,1")
-    assert "differ by 19.00 points between weights; the highest is that of 0.5" in text
-    assert "Choosing it here would be choosing on test images" in text
-    assert "weight 0.5 minus weight 0: +19.00 points" in text
-    assert [row["weight"] for row in rows_of(tmp_path / "lambda" / "lambda.csv")] == ["0.0", "0.0", "0.5", "0.5"]
-
-
-def test_table1_names_the_paper_s_numbers_and_keeps_the_improved_one_apart(tmp_path, monkeypatch, preset):
-    changed = ("settings.together=true",)
-    improved = [Variant(preset, method, changed, f"{method}-improved") for method in ("pmi", "remix")]
-    small = [Variant(preset, method) for method in ("finetune", "remix")]
-    monkeypatch.setattr(table1, "variants", lambda scale: [*small, *improved])
-    monkeypatch.setattr(table1, "_PUBLISHED", {"small": {"remix": 45.38}})
-    write_run(tmp_path / "runs" / "f", "finetune", right=30)
-    write_run(tmp_path / "runs" / "r", "remix", right=70)
-    write_run(tmp_path / "runs" / "i", "remix", right=80, assignments=changed)
-    write_run(tmp_path / "runs" / "p", "pmi", right=75, assignments=changed)
-    _, text = make("table1", tmp_path / "t", seeds="0", finished=True)
-    assert "Last accuracy in the paper: remix 45.38." in text
-    assert "remix minus finetune: +40.00" in text
-    assert "remix-improved minus remix: +10.00" in text
-    assert "remix-improved minus pmi-improved: +5.00" in text
-    assert "remix-improved minus finetune" not in text
-    assert "pmi-improved minus pmi" not in text  # that has no runs
-    columns = rows_of(tmp_path / "t" / "table1.csv")[-1]
-    assert (columns["preset"], columns["data"], columns["tasks"]) == ("small", "digits", "3")
-    assert columns["method"] == "remix-improved"
-    assert "processor_minutes" in columns
 
 
 @pytest.mark.slow

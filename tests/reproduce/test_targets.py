@@ -26,7 +26,7 @@ def test_without_a_target_every_table_and_figure_of_the_paper_is_listed_with_wha
     monkeypatch.setenv("COLUMNS", "250")
     main(["reproduce"])
     lines = capsys.readouterr().out.splitlines()
-    names = [f"table {k}" for k in range(1, 8)] + [f"figure {k}" for k in range(1, 11)]
+    names = [f"table {k}" for k in range(1, 8)] + [f"figure {k}" for k in range(1, 11)] + ["text"]
     assert sorted(part.name for part in PAPER) == sorted(names)
     for part in PAPER:
         line = next(line for line in lines if line.startswith(f"{part.name} "))
@@ -85,6 +85,12 @@ def test_retention_of_another_preset_plans_its_runs(capsys, tmp_path, monkeypatc
         (["retention", "--preset", "tiny-mini"], "tiny-imagenet"),  # is missing
         (["retention", "--preset", "tiny-min"], "did you mean 'tiny-mini'"),
         (["table1", "--preset", "tiny-mini"], "does not look at --preset"),
+        (["table1", "--rows", "gone.csv"], "cannot read gone.csv: No such file"),
+        (["memory", "--rows", "x"], "does not look at --rows"),
+        (["figures", "--seeds", "1"], "does not look at --seeds"),
+        (["convergence", "--rows", "x"], "does not look at --rows"),
+        (["convergence", "--seeds", "1"], "give two seeds at least"),
+        (["convergence", "--data", "x"], "cifar100"),  # is missing
         (["table1", "--classes", "a"], "does not look at --classes"),
         (["retention"], "cifar100"),  # is missing, before anything runs
     ],

@@ -28,6 +28,15 @@ def test_a_peak_of_an_earlier_process_counts():
     assert 0 < clock.phase_peak < 2**50
 
 
+def test_memory_of_the_gpu_is_kept_apart(monkeypatch):
+    clock = RunClock(peak_gpu=5)
+    monkeypatch.setattr("remix.support.clock._on_gpu", lambda: 2**50)
+    clock.turn_to("phase")
+    monkeypatch.setattr("remix.support.clock._on_gpu", lambda: 1)
+    assert clock.peak_gpu == clock.peak == 2**50
+    assert RunClock(peak_gpu=5).peak_gpu == 5
+
+
 def test_times_of_an_earlier_process_count():
     clock = RunClock({"train": 5.0}, processor=3.0)
     clock.turn_to("train")

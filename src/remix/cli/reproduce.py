@@ -33,6 +33,7 @@ def reproduce(
     preset: str | None = None,
     jobs: int | None = None,
     runs: str | None = None,
+    rows: str | None = None,
     finished: bool = False,
     dry_run: bool = False,
     weights: str | None = None,
@@ -49,16 +50,20 @@ def reproduce(
     run or remix sweep has left in the folder --runs, is not computed again.
 
     Args:
-        target: What to make again: table1, efficiency, retention, lambda, samples, likelihood or memory.
+        target: What to make again: table1, efficiency, retention, lambda, convergence, figures, samples, likelihood or
+            memory.
         data: The folder that data sets are kept in. For likelihood and samples: photographs with train/ and val/, or a
             folder that has imagenette/ in it.
         out: Folder of the results; reproduce/TARGET by default, with --preset reproduce/TARGET-PRESET.
         scale: mini - small networks, for two cores; paper - the paper's protocol, for a GPU.
         resume: Go on with the results in the folder --out.
-        seeds: Seeds of the runs, such as 0-2 (the default of mini) or 1-5 (that of paper).
-        preset: For retention: runs of another preset, such as tiny-mini or tiny-10 (the paper's).
+        seeds: Seeds of the runs, such as 0-2 (the default of mini; for lambda 0) or 1-5 (that of paper).
+        preset: For retention, lambda and convergence: runs of another preset, such as tiny-mini or tiny-10 (the
+            paper's).
         jobs: Runs at a time, 1 by default; the processors are shared between them.
         runs: Folder of the runs that targets share; runs/ beside the folder of the results by default.
+        rows: CSV file of an earlier call, such as docs/reproduce/table1.csv: a row with the same preset, method and
+            seed stands for a run that is not in --runs.
         finished: Make the results of the runs that are finished, run nothing.
         dry_run: Only show the plan.
         weights: For likelihood and samples: safetensors file of a ResNet-34 with its head.
@@ -80,6 +85,10 @@ def reproduce(
         remix reproduce likelihood --data photos --weights resnet34.safetensors --out likelihood
         remix reproduce likelihood --data DIR --weights resnet34.safetensors --vit vit/ --vit-images cifar100
         remix reproduce samples --data photos --weights resnet34.safetensors --classes church,parachute --dry-run
+        remix reproduce table1 --rows docs/reproduce/table1.csv --finished
+        remix reproduce lambda --preset cifar100-mini --data DIR --dry-run
+        remix reproduce convergence --jobs 2
+        remix reproduce figures
         remix reproduce memory
     """
     from rich.console import Console
@@ -92,7 +101,7 @@ def reproduce(
         return
     named = target if preset is None else f"{target}-{Path(preset).stem}"
     wanted = Reproduction(
-        Path(out or f"reproduce/{named}"), scale, resume, data, runs, seeds, preset, jobs, finished or None,
+        Path(out or f"reproduce/{named}"), scale, resume, data, runs, rows, seeds, preset, jobs, finished or None,
         dry_run or None, weights, classes, form, vit, vit_images, memory,
     )  # fmt: skip
     try:

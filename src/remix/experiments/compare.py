@@ -150,7 +150,8 @@ def format_comparison(found: Comparison, form: Format) -> str:
 
 
 def run_rows(found: Comparison) -> list[dict[str, Any]]:
-    """One row per run: everything, to go on with elsewhere."""
+    """One row per run: everything, to go on with elsewhere. If one was on a GPU, all have a column for its memory."""
+    gpu = any("peak_gpu_mib" in run for runs in found.summaries.values() for run in runs.values())
     return [
         {
             "method": name,
@@ -158,6 +159,7 @@ def run_rows(found: Comparison) -> list[dict[str, Any]]:
             **run["metrics"],
             **{column: run[key] for column, key in _MINUTES.items()},
             "peak_memory_mib": run["peak_memory_mib"],
+            **({"peak_gpu_mib": run.get("peak_gpu_mib")} if gpu else {}),
         }
         for name, runs in found.summaries.items()
         for seed, run in runs.items()

@@ -109,7 +109,7 @@ class _Run:
         found = self.state.load(self.engine) or {}
         found |= self.state.load_inversion(self.engine)
         self.team.fabric.barrier()  # nobody may write before everybody has read
-        told: dict[str, Any] = {"metrics": 0, "seconds": {}, "processor": 0.0, "peak": 0} | found
+        told: dict[str, Any] = {"metrics": 0, "seconds": {}, "processor": 0.0, "peak": 0, "peak_gpu": 0} | found
         self.matrix = AccuracyMatrix.from_dict(told["matrix"]) if "matrix" in told else AccuracyMatrix()
         plan, first = plan_run(config, self.stream), self.team.first
         check_place(self.engine, self.matrix, plan)
@@ -119,7 +119,7 @@ class _Run:
             self.display,
             directory.log if first else None,
             metrics,
-            RunClock(told["seconds"], told["processor"], told["peak"]),
+            RunClock(told["seconds"], told["processor"], told["peak"], told["peak_gpu"]),
             self._inversion_step,
             self._test_after_epoch,
             # What goes on within an inversion was saved before it, and comes to where it stood once more.
@@ -209,6 +209,7 @@ class _Run:
             "seconds": clock.seconds,
             "processor": clock.processor,
             "peak": clock.peak,
+            "peak_gpu": clock.peak_gpu,
             "threads": torch.get_num_threads(),
         }
 
@@ -239,6 +240,7 @@ class _Run:
             "minutes_in_all": round(clock.total / 60, 3),
             "processor_minutes": round(clock.processor / 60, 3),
             "peak_memory_mib": round(clock.peak / 2**20),
+            **({"peak_gpu_mib": round(clock.peak_gpu / 2**20)} if clock.peak_gpu else {}),
             **describe_machine(),
             "command": command_line(),
         }

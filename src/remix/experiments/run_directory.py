@@ -129,7 +129,7 @@ class RunDirectory:
             found["minutes"] = {str(phase): _finite(value) for phase, value in found["minutes"].items()}
             for key in ("minutes_in_all", "processor_minutes"):
                 found[key] = _finite(found[key])
-            for key in ("seed", "tasks", "peak_memory_mib"):
+            for key in ("seed", "tasks", "peak_memory_mib", *(["peak_gpu_mib"] if "peak_gpu_mib" in found else [])):
                 found[key] = int(found[key])
             found["method"], found["data"] = str(found["method"]), str(found["data"])
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:

@@ -209,7 +209,7 @@ def check_place(engine: Engine, matrix: AccuracyMatrix, plan: RunPlan) -> None:
 
 def _checked(about: Any) -> dict[str, Any]:
     """What a run told of itself when it was saved."""
-    whole = [about[key] for key in ("metrics", "peak", "threads")]
+    whole = [*(about[key] for key in ("metrics", "peak", "threads")), about.get("peak_gpu", 0)]
     spent = [about["processor"], *about["seconds"].values()]
     if not all(type(number) is int and number >= 0 for number in whole):
         raise ValueError("its numbers are not whole")

@@ -9,10 +9,10 @@ __all__ = ["PAPER", "Part"]
 
 @dataclass(frozen=True)
 class Part:
-    """A table or figure of the paper.
+    """A table or figure of the paper, or what it only says.
 
     Attributes:
-        name: "table 1"; numbered in the order of the paper's text, the appendix included.
+        name: "table 1", numbered in the order of the paper's text, the appendix included; or "text".
         shows: what is in it.
         command: that makes it at the paper's scale; empty where nothing here does.
         needs: what has to be brought; where nothing makes it, why.
@@ -32,8 +32,8 @@ _CLIP = "not made: CLIP with adapters is not here"
 _PHOTOGRAPHS = "photographs of 4 ImageNet classes, a ResNet-34"
 
 PAPER = (
-    Part("figure 1", "the pipeline, a drawing", "", "not made: a drawing"),
-    Part("figure 2", "how the covariance is built, a drawing", "", "not made: a drawing"),
+    Part("figure 1", "the pipeline, a drawing", "figures"),
+    Part("figure 2", "how the covariance is built, a drawing", "figures"),
     Part("table 1", "methods on CIFAR-100 and Tiny-ImageNet, ResNet-32", "table1 --scale paper", _BOTH, gpu=True),
     Part("table 2", "methods on CIFAR-100 and CUB-200, CLIP", "", _CLIP),
     Part("figure 3", "samples, ResNet-34 and ViT", "samples --scale paper", f"{_PHOTOGRAPHS}; without its ViT half",
@@ -42,10 +42,13 @@ PAPER = (
     Part("figure 5", "weight of the Laplace term, CLIP on CUB-200", "lambda --scale paper",
          "CIFAR-100: with ResNet-32, since CLIP with adapters is not here", gpu=True),
     Part("figure 6", "new and old tasks, CIFAR-100", "retention --scale paper", "CIFAR-100", gpu=True),
-    Part("table 3", "chosen weights of the Laplace term", "", "not made: the presets hold those of ResNet-32"),
+    Part("table 3", "chosen weights of the Laplace term", "lambda --scale paper --preset tiny-10",
+         f"{_BOTH}: a preset at a time; without the CLIP half", gpu=True),
     Part("table 4", "table 1 with standard deviations", "table1 --scale paper", _BOTH, gpu=True),
     Part("figure 7", "new and old tasks, Tiny-ImageNet", "retention --scale paper --preset tiny-10", "Tiny-ImageNet",
          gpu=True),
+    Part("text", "layer-wise inversion converges faster than that of pixels", "convergence --scale paper",
+         "CIFAR-100", gpu=True),
     Part("figure 8", "samples, ViT-B/16", "", "not made: no backbone here is a vision transformer"),
     Part("figure 9", "samples, ResNet-34", "samples --scale paper", _PHOTOGRAPHS, gpu=True),
     Part("figure 10", "log-likelihood of blocks, ViT-B/16", "likelihood --scale paper --vit DIR",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,14 @@ from remix.experiments.sweep import Job, finish_jobs, make_job, parse_seeds, run
 from remix.experiments.sweep_runners import run_locally
 from remix.learning.team import as_device
 from remix.networks import Backbone
+from remix.reproduce.given_rows import Row, read_rows, summary_of
 from remix.reproduce.targets import Listener, Reproduction
 from remix.support.display import duration
+from remix.support.text import printable
 
 __all__ = ["NeededRun", "Variant", "benchmarks", "comparison", "need_runs", "seconds_per_image"]
 
-TAKES = ("data", "runs", "seeds", "jobs", "finished", "dry_run")
+TAKES = ("data", "runs", "rows", "seeds", "jobs", "finished", "dry_run")
 """Options of the targets that are made of runs."""
 
 _SEEDS = {"mini": "0-2", "paper": "1-5"}
@@ -44,6 +46,7 @@ class Variant:
         settings: that differ from the preset, as words ``key=value``.
         name: in tables; that of the method by default.
         benchmark: runs of one benchmark stand in one table; that of the preset by default.
+        seeds: where none are asked for; those of the scale by default.
 
     """
 
@@ -52,6 +55,7 @@ class Variant:
     settings: tuple[str, ...] = ()
     name: str = ""
     benchmark: str = ""
+    seeds: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or self.method)
@@ -60,23 +64,39 @@ class Variant:
 
 @dataclass(frozen=True)
 class NeededRun:
-    """A run of a variant: its seed, its configuration, and the job that makes it."""
+    """A run of a variant: its seed, its configuration, the job that makes it, and the rows that stand for it if the job
+    is not finished.
+    """
 
     variant: Variant
     seed: int
     config: RunConfig
     job: Job
+    rows: tuple[Row, ...] = ()
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is a result."""
+        return bool(self.rows) or self.job.finished
 
     def summary(self) -> dict[str, Any]:
-        """Its result. Raises RunDirectoryError if there is none."""
-        return RunDirectory(self.job.folder).read_summary()
+        """Its result, of rows as much as they say. Raises RunDirectoryError if there is none."""
+        return summary_of(self.rows[-1]) if self.rows else RunDirectory(self.job.folder).read_summary()
 
 
-def need_runs(wanted: Reproduction, variants: Sequence[Variant], listener: Listener) -> tuple[list[NeededRun], bool]:
+def need_runs(
+    wanted: Reproduction, variants: Sequence[Variant], listener: Listener, columns: Sequence[str] = ()
+) -> tuple[list[NeededRun], bool]:
     """Tell the plan, and run what is not finished.
 
     A run in the folder of runs that has the same settings is taken, whatever its folder is called and whichever
-    command made it.
+    command made it. For one that is not finished there, rows of ``wanted.rows`` with its preset, name and seed are.
+
+    Args:
+        wanted: options of the target.
+        variants: whose runs are needed.
+        listener: told the plan.
+        columns: of numbers that a row must have to stand for a run.
 
     Returns:
         the runs that are finished, and whether these are all. None with ``wanted.dry_run``.
@@ -93,31 +113,42 @@ def need_runs(wanted: Reproduction, variants: Sequence[Variant], listener: Liste
         raise ValueError("--finished takes the runs that are there, --dry-run only shows the plan: give one of them")
     place = Path(wanted.runs) if wanted.runs else wanted.out.parent / "runs"
     there = _existing(place)
-    seeds = parse_seeds(wanted.seeds or _SEEDS[wanted.scale])
-    if len(set(seeds)) < len(seeds):
+    if wanted.seeds and len(set(parse_seeds(wanted.seeds))) < len(parse_seeds(wanted.seeds)):
         raise ValueError(f"--seeds {wanted.seeds}: a seed is given twice")
-    runs = [_needed(variant, seed, wanted, place, there) for variant in variants for seed in seeds]
-    done = [run for run in runs if run.job.finished]
+    given = read_rows(wanted.rows, columns) if wanted.rows else {}
+    runs = []
+    for variant in variants:
+        for seed in parse_seeds(wanted.seeds or variant.seeds or _SEEDS[wanted.scale]):
+            run = _needed(variant, seed, wanted, place, there)
+            rows = given.get((variant.benchmark, variant.name, seed, run.config.data.tested_on), [])
+            runs.append(run if run.job.finished else replace(run, rows=tuple(rows)))
+    done = [run for run in runs if run.finished]
+    where = f"{place}"
+    if wanted.rows:
+        count = sum(bool(run.rows) for run in runs)
+        listener.say(f"{count} of {len(runs)} runs are rows of {printable(wanted.rows)}")
+        where += " or such rows"
     if wanted.finished:
         if not done:
             raise ValueError(
-                f"none of the {len(runs)} runs that this needs is finished in {place}; without --finished they are run"
+                f"none of the {len(runs)} runs that this needs is finished in {where}; without --finished they are run"
             )
-        listener.say(f"{len(done)} of {len(runs)} runs are finished in {place}; the others are left out")
+        listener.say(f"{len(done)} of {len(runs)} runs are finished in {where}; the others are left out")
         return done, len(done) == len(runs)
-    left = [run for run in runs if not run.job.finished]
+    left = [run for run in runs if not run.finished]
     if left:
         _tell_plan(runs, parallel, place, wanted.data, listener)
     if wanted.dry_run:
         if not left:
-            listener.say(f"all {len(runs)} runs are finished in {place}")
+            listener.say(f"all {len(runs)} runs are finished in {where}")
         return [], True
     for run in {repr(run.config.data): run for run in left}.values():
         load_tasks(run.config.data, wanted.data)  # says what is missing before anything runs
-    failed = finish_jobs([run.job for run in runs], parallel, listener.say, run_locally) if left else []
+    jobs = [run.job for run in runs if not run.rows]
+    failed = finish_jobs(jobs, parallel, listener.say, run_locally) if left else []
     for sentence in failed:
         listener.fail(sentence)
-    return [run for run in runs if run.job.finished], not failed
+    return [run for run in runs if run.finished], not failed
 
 
 def benchmarks(runs: Sequence[NeededRun]) -> dict[str, list[NeededRun]]:
@@ -133,7 +164,7 @@ def comparison(runs: Sequence[NeededRun]) -> Comparison:
     summaries: dict[str, dict[int, dict[str, Any]]] = {}
     for run in runs:
         summaries.setdefault(run.variant.name, {})[run.seed] = run.summary()
-    return Comparison(summaries, tuple(run.job.folder for run in runs), ())
+    return Comparison(summaries, tuple(run.job.folder for run in runs if not run.rows), ())
 
 
 def _needed(
@@ -167,14 +198,14 @@ def _tell_plan(runs: Sequence[NeededRun], parallel: int, place: Path, data: str 
     for name, group in benchmarks(runs).items():
         for variant in dict.fromkeys(run.variant for run in group):
             mine = [run for run in group if run.variant == variant]
-            left = [run for run in mine if not run.job.finished]
+            left = [run for run in mine if not run.finished]
             minutes = estimate.minutes(mine) if left else None
             rest += (minutes or 0.0) * len(left)
             seeds = " ".join(str(run.seed) for run in mine)
             cells = [f"{len(mine) - len(left)} of {len(mine)}", "" if minutes is None else f"{minutes:,.1f}"]
             rows.append([name, variant.name, seeds, *cells])
     listener.plan(heads, rows)
-    count = sum(not run.job.finished for run in runs)
+    count = sum(not run.finished for run in runs)
     listener.say(
         f"{count} runs to do in {place}/, {parallel} at a time: about {duration(60 * rest / parallel)} on this machine "
         "(from finished runs of a kind, else from a few steps of the network; methods with a generator take longer)"
@@ -191,8 +222,8 @@ class _Estimate:
 
     def minutes(self, runs: Sequence[NeededRun]) -> float:
         """Of each of these runs, which differ in the seed only."""
-        done = [float(run.summary()["processor_minutes"]) for run in runs if run.job.finished]
-        if done:
+        done = [float(run.summary().get("processor_minutes", 0)) for run in runs if run.finished]
+        if any(done):
             return sum(done) / len(done)
         config = runs[0].config
         key = repr((config.network, config.data.name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -41,26 +42,35 @@ def write_results(
     figure: Figure,
     listener: Listener,
 ) -> None:
-    """Write NAME.md, NAME.csv, NAME.png and report.html into the folder of the target, and show the table."""
+    """Write NAME.md, NAME.csv, NAME.png and report.html into the folder of the target, and show the table.
+
+    Runs that rows stand for are not on the page.
+    """
     wanted.out.mkdir(parents=True, exist_ok=True)
-    write_text(wanted.out / f"{name}.csv", as_csv(rows))
+    columns = list(dict.fromkeys(column for row in rows for column in row))  # of all; a row may lack some
+    write_text(wanted.out / f"{name}.csv", as_csv([{column: row.get(column) for column in columns} for row in rows]))
     write_text(wanted.out / f"{name}.md", text + "\n")
     with written_whole(wanted.out / f"{name}.png") as file:
         figure.savefig(file, format="png", dpi=120)
     listener.say(text)
-    for line in write_report([run.job.folder for run in runs], wanted.out / "report.html", wanted.data):
-        listener.say(line)
-    written = ", ".join(f"{name}.{kind}" for kind in ("md", "csv", "png"))
-    listener.say(f"written  {wanted.out}/{written}, report.html")
+    written = [f"{name}.{kind}" for kind in ("md", "csv", "png")]
+    folders = [run.job.folder for run in runs if not run.rows]
+    if folders:
+        for line in write_report(folders, wanted.out / "report.html", wanted.data):
+            listener.say(line)
+        written.append("report.html")
+    listener.say(f"written  {wanted.out}/{', '.join(written)}")
 
 
 def scale_sentence(wanted: Reproduction, runs: Sequence[NeededRun]) -> str:
-    """Which scale, and what the numbers are of."""
-    tested = {run.summary()["tested_on"] for run in runs}
+    """Which scale, what the numbers are of, and how many are rows of an earlier table."""
+    tested = {run.summary()["tested_on"].removesuffix(" images") for run in runs}
     words = "small networks and few epochs, not the paper's" if wanted.scale == "mini" else "the paper's protocol"
+    given = sum(bool(run.rows) for run in runs)
+    table = f" {given} of {len(runs)} runs are rows of an earlier table." if given else ""
     return (
         f"Scale `{wanted.scale}` ({words}); tested on {' and '.join(sorted(tested))} images; percent, means over "
-        "tasks; mean ± standard deviation over seeds."
+        f"tasks; mean ± standard deviation over seeds.{table}"
     )
 
 
@@ -83,4 +93,4 @@ def tidy(axis: Axes, title: str, across: str = "", up: str = "") -> None:
 
 def colour_of(name: str) -> str:
     """Of a method, the same in every figure; variants have that of their method."""
-    return _COLOURS.get(name.partition("-")[0], "#495057")
+    return _COLOURS.get(name) or _COLOURS.get(re.split("[- ]", name)[0], "#495057")

@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 from remix.experiments.paired import spread
 from remix.learning.metrics import AccuracyMatrix
 from remix.reproduce import needed_runs
-from remix.reproduce.needed_runs import Variant, need_runs
+from remix.reproduce.given_rows import Row
+from remix.reproduce.needed_runs import NeededRun, Variant, need_runs
 from remix.reproduce.result_files import colour_of, new_figure, scale_sentence, tidy, write_results
 from remix.reproduce.targets import Listener, Reproduction
 from remix.support.text import as_markdown
@@ -26,25 +27,33 @@ _ACCURACIES = {"new_task_accuracy": "on the newest task", "old_task_accuracy": "
 def reproduce(wanted: Reproduction, listener: Listener) -> bool:
     """See `remix.reproduce`."""
     preset = wanted.preset or _PRESET[wanted.scale]
-    runs, complete = need_runs(wanted, [Variant(preset, method) for method in _METHODS], listener)
+    columns = ("after_task", *_ACCURACIES)
+    runs, complete = need_runs(wanted, [Variant(preset, method) for method in _METHODS], listener, columns)
     if not runs:
         return complete
-    rows = []
-    for run in runs:
-        matrix = AccuracyMatrix.from_dict(run.summary()["matrix"])
-        for step in range(len(matrix)):
-            rows.append({
-                "preset": run.variant.benchmark,
-                "method": run.variant.name,
-                "seed": run.seed,
-                "after_task": step + 1,
-                "new_task_accuracy": matrix.new_task_accuracy(step),
-                "old_task_accuracy": matrix.old_task_accuracy(step),
-            })  # fmt: skip
+    rows = [
+        {"preset": run.variant.benchmark, "method": run.variant.name, "seed": run.seed}
+        | {column: line[column] for column in columns}
+        for run in runs
+        for line in run.rows or _steps(run)
+    ]
     tables = [f"Accuracy {words}:\n\n{_table(rows, column)}" for column, words in _ACCURACIES.items()]
     text = "\n\n".join([f"{runs[0].variant.benchmark}. {scale_sentence(wanted, runs)}", *tables])
     write_results(wanted, "retention", runs, rows, text, _figure(rows), listener)
     return complete
+
+
+def _steps(run: NeededRun) -> list[Row]:
+    """Both accuracies after every task."""
+    matrix = AccuracyMatrix.from_dict(run.summary()["matrix"])
+    return [
+        {
+            "after_task": step + 1,
+            "new_task_accuracy": matrix.new_task_accuracy(step),
+            "old_task_accuracy": matrix.old_task_accuracy(step),
+        }
+        for step in range(len(matrix))
+    ]
 
 
 def _values(rows: Sequence[dict[str, Any]], method: str, column: str) -> dict[int, list[float]]:

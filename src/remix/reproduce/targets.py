@@ -23,11 +23,13 @@ __all__ = ["TARGETS", "Listener", "Reproduction", "reproduce_target"]
 
 TARGETS = {
     "table1": "Methods by data sets and numbers of tasks: last, average incremental accuracy, forgetting (table 1)",
-    "efficiency": "Time and memory of PMI and REMIX (the efficiency table)",
+    "efficiency": "Time, memory and accuracy of PMI and REMIX (the efficiency table)",
     "retention": "Accuracy on new and on old tasks, task after task (the retention figure)",
-    "lambda": "How much the weight of the Laplace term matters (the sensitivity figure)",
+    "lambda": "The weight of the Laplace term: chosen on validation images, then test images (figure 5, table 3)",
     "samples": "Dreams of photographs without a prior and with Laplace priors, side by side (the sample figures)",
     "likelihood": "Log-likelihood of real features: diagonal, Laplace, the paper's recipe (the likelihood tables)",
+    "convergence": "Layer-wise inversion against that of pixels at equal cost (the paper's words on PMI)",
+    "figures": "The pipeline, and how the covariance is built, drawn from a run on digits (figures 1 and 2)",
     "memory": "Bytes of saved covariances against dense matrices (the memory table)",
 }
 _MODULES = {"lambda": "sensitivity"}  # where the name of the module is another
@@ -43,6 +45,7 @@ class Reproduction:
         resume: go on with what is in that folder.
         data: folder of images or of data sets.
         runs: folder of the runs that targets share.
+        rows: CSV file of an earlier call; its rows stand for runs that are not in that folder.
         seeds: of the runs, such as 0-2.
         preset: of the runs, instead of the one that belongs to the scale.
         jobs: runs at a time.
@@ -62,6 +65,7 @@ class Reproduction:
     resume: bool = False
     data: str | None = None
     runs: str | None = None
+    rows: str | None = None
     seeds: str | None = None
     preset: str | None = None
     jobs: int | None = None

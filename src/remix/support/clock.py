@@ -21,13 +21,16 @@ class RunClock:
         seconds: of the parts of the run before this process.
         processor: of the same, in all.
         peak: in bytes, of the same.
+        peak_gpu: in bytes, of the same.
 
     """
 
-    def __init__(self, seconds: Mapping[str, float] | None = None, processor: float = 0.0, peak: int = 0) -> None:
+    def __init__(
+        self, seconds: Mapping[str, float] | None = None, processor: float = 0.0, peak: int = 0, peak_gpu: int = 0
+    ) -> None:
         self._seconds = dict(seconds or {})
         self._processor = processor - time.process_time()
-        self._peak = peak
+        self._peak, self._peak_gpu = peak, peak_gpu
         self._current: str | None = None
         self._since = time.perf_counter()
 
@@ -35,7 +38,7 @@ class RunClock:
         """From now on the time is that of ``name``."""
         self._book()
         self._current = name
-        self._peak = max(self._peak, _high_water())
+        self._note_peaks()
         _restart_high_water()
 
     @property
@@ -57,15 +60,23 @@ class RunClock:
     @property
     def peak(self) -> int:
         """Highest memory use in bytes: of the process, and of the GPU where there is one."""
-        self._peak = max(self._peak, _high_water())
+        self._note_peaks()
         return self._peak
+
+    @property
+    def peak_gpu(self) -> int:
+        """The same of the GPU alone; 0 where there is none."""
+        self._note_peaks()
+        return self._peak_gpu
 
     @property
     def phase_peak(self) -> int:
         """The same since `turn_to`; where the system cannot tell (not Linux), since the process began."""
-        now = _high_water()
-        self._peak = max(self._peak, now)
-        return now
+        self._note_peaks()
+        return _high_water()
+
+    def _note_peaks(self) -> None:
+        self._peak, self._peak_gpu = max(self._peak, _high_water()), max(self._peak_gpu, _on_gpu())
 
     def _book(self) -> None:
         now = time.perf_counter()

@@ -1,0 +1,170 @@
+"""What the tables that are made of runs say: table1, efficiency, retention, lambda."""
+
+import json
+
+import pytest
+from made_targets import make, rows_of
+from written_runs import write_run
+
+from remix.experiments.config import resolve
+from remix.methods import list_methods
+from remix.reproduce import efficiency, needed_runs, sensitivity, table1
+from remix.reproduce.needed_runs import Variant
+from remix.reproduce.published import paper_numbers, published_last
+
+VALIDATION = "data.validation=0.1"
+
+
+def change_summary(folder, **values):
+    summary = json.loads((folder / "summary.json").read_text())
+    (folder / "summary.json").write_text(json.dumps(summary | values))
+
+
+# --- table 1 ---
+
+
+def test_table1_has_the_paper_s_numbers_beside_and_keeps_the_improved_ones_apart(tmp_path, monkeypatch, preset):
+    changed = ("settings.together=true",)
+    improved = [Variant(preset, method, changed, f"{method}-improved") for method in ("pmi", "remix")]
+    small = [Variant(preset, method) for method in ("finetune", "remix")]
+    monkeypatch.setattr(table1, "variants", lambda scale: [*small, *improved])
+    monkeypatch.setattr(table1, "_COUNTERPART", {"small": "cifar100-10"})
+    write_run(tmp_path / "runs" / "f", "finetune", right=30)
+    write_run(tmp_path / "runs" / "r", "remix", right=70)
+    write_run(tmp_path / "runs" / "i", "remix", right=80, assignments=changed)
+    write_run(tmp_path / "runs" / "p", "pmi", right=75, assignments=changed)
+    _, text = make("table1", tmp_path / "t", seeds="0", finished=True)
+    assert "| the paper's last accuracy (cifar100-10) |" in text
+    assert "| 512 | 45.38 ± 0.13 |" in text  # our memory, then theirs
+    assert "remix minus finetune: +40.00" in text
+    assert "remix-improved minus remix: +10.00" in text
+    assert "remix-improved minus pmi-improved: +5.00" in text
+    assert "remix-improved minus finetune" not in text
+    assert "pmi-improved minus pmi" not in text  # that has no runs
+    columns = rows_of(tmp_path / "t" / "table1.csv")[-1]
+    assert (columns["preset"], columns["data"], columns["tasks"]) == ("small", "digits", "3")
+    assert columns["method"] == "remix-improved"
+    assert "processor_minutes" in columns
+
+
+def test_the_paper_s_table_is_shown_whole_and_named_for_what_it_is(tmp_path, monkeypatch, preset):
+    monkeypatch.setattr(table1, "variants", lambda scale: [Variant(preset, "finetune")])
+    write_run(tmp_path / "runs" / "f", "finetune")
+    _, text = make("table1", tmp_path / "t", seeds="0")
+    assert "Theirs, not ours: last accuracy" in text
+    for row in ("ssre", "praka", "dcmi", "pmi without selection"):
+        assert f"\n| {row} | " in text
+    assert "| deepinversion | 20.48 ± 1.11 | 11.26 ± 0.46 | 5.63 ± 0.10 |  |  |  |" in text
+
+
+def test_published_numbers_have_a_deviation_each():
+    numbers = paper_numbers()
+    assert set(published_last()) == set(numbers["presets of table 1"])
+    assert published_last()["tiny-20"]["remix"].mean == 27.11
+    for name, values in numbers["table 1"].items():
+        if name != "columns":
+            found = numbers["standard deviation in table 1"][name]
+            assert [value is None for value in values] == [value is None for value in found]
+
+
+def test_pmi_without_selection_is_a_row_of_its_own_at_both_scales():
+    for scale, benchmarks in (("mini", 2), ("paper", 6)):
+        found = [variant for variant in table1.variants(scale) if variant.name == "pmi without selection"]
+        assert len(found) == benchmarks
+        for variant in found:
+            assert not resolve(variant.preset, method=variant.method, assignments=variant.settings).settings.selection
+    assert len(table1.variants("paper")) == 6 * (len(list_methods()) + 1)
+    at_mini = {variant.benchmark: variant.seeds for variant in table1.variants("mini") if variant.settings}
+    assert at_mini == {"digits": "", "cifar100-mini": "0"}
+
+
+# --- efficiency ---
+
+
+@pytest.fixture
+def timed(tmp_path, monkeypatch, preset):
+    """Runs of PMI and REMIX with 3 tasks, two seeds, and with 9 tasks, one seed of REMIX only."""
+    monkeypatch.setattr(efficiency, "_MINI_PRESET", preset)
+    for seed in (0, 1):
+        for method in ("pmi", "remix"):
+            folder = write_run(tmp_path / "runs" / f"{method}{seed}", method, seed)
+            change_summary(folder, processor_minutes={"pmi": 10.0, "remix": 11.0}[method] * (seed + 1))
+            lines = (folder / "metrics.jsonl").read_text()
+            lines = lines.replace('"seconds": 240.0', '"seconds": 240.0, "processor": 90')
+            (folder / "metrics.jsonl").write_text(lines)
+    return tmp_path
+
+
+def test_efficiency_compares_seed_by_seed_and_says_how_accurate(timed):
+    _, text = make("efficiency", timed / "efficiency", seeds="0-1", finished=True)
+    assert "paired seeds 0, 1: minutes 1.00 ± 0.00, processor minutes 1.10 ± 0.00" in text
+    assert "| processor minutes: dream | 4.5 ± 0.0 | 4.5 ± 0.0 |" in text
+    assert "## small, 3 tasks" in text
+    assert "| last accuracy, % | 77.00 ± 0.00 | 77.00 ± 0.00 |" in text
+    assert "these accuracies are those of 5 tasks" in text
+    assert "GPU" not in text
+    assert float(rows_of(timed / "efficiency" / "efficiency.csv")[0]["processor minutes: dream"]) == 4.5
+
+
+def test_memory_of_the_gpu_has_a_line_where_there_is_one(timed):
+    for method, gpu in (("pmi", 4000), ("remix", 5000)):
+        change_summary(timed / "runs" / f"{method}0", peak_gpu_mib=gpu)
+    _, text = make("efficiency", timed / "efficiency", seeds="0-1", finished=True)
+    assert "| peak MiB of the GPU | 4,000.0 | 5,000.0 |" in text
+    assert [row["peak_gpu_mib"] for row in rows_of(timed / "efficiency" / "efficiency.csv")] == ["4000", "", "5000", ""]
+
+
+def test_efficiency_has_five_and_ten_tasks_and_twenty_at_the_paper_s_scale(tmp_path, monkeypatch):
+    monkeypatch.setattr(needed_runs, "seconds_per_image", lambda config: 1e-3)
+    _, text = make("efficiency", tmp_path / "mini", dry_run=True)
+    assert "cifar100-mini, 10 tasks" in text
+    assert "8 runs to do" in text  # three seeds of five tasks, one of ten
+    _, text = make("efficiency", tmp_path / "paper", dry_run=True, scale="paper", seeds="1")
+    assert "cifar100-20" in text
+    assert "6 runs to do" in text
+
+
+# --- lambda ---
+
+
+@pytest.fixture
+def searched(tmp_path, monkeypatch, preset):
+    """Runs on validation images: none 60, 0.5 is best with 80; on test images none 61, 0.5 70."""
+    monkeypatch.setattr(sensitivity, "_PRESET", {"mini": preset})
+    numbers = paper_numbers()
+    numbers["lambda"]["grid, ResNet-32"] = [0.1, 0.5]
+    monkeypatch.setattr(sensitivity, "paper_numbers", lambda: numbers)
+    weight = "settings.inversion.prior.weight="
+    for seed in (0, 1):
+        runs = tmp_path / "runs"
+        write_run(runs / f"none{seed}", "pmi", seed, right=60, assignments=[VALIDATION])
+        write_run(runs / f"a{seed}", "remix", seed, right=70, assignments=[f"{weight}0.1", VALIDATION])
+        write_run(runs / f"b{seed}", "remix", seed, right=80, assignments=[f"{weight}0.5", VALIDATION])
+        write_run(runs / f"test{seed}", "pmi", seed, right=61 + seed)
+        write_run(runs / f"best{seed}", "remix", seed, right=70 + seed, assignments=[f"{weight}0.5"])
+    return tmp_path
+
+
+def test_the_weight_is_chosen_on_validation_images_and_tested_once(searched):
+    complete, text = make("lambda", searched / "lambda", seeds="0,1")
+    assert complete
+    assert "chosen on validation images: weight 0.5" in text
+    assert "means of last accuracy differ by 20.00 points between weights" in text
+    assert "On test images, weight 0.5 minus no Laplace term: +9.00 points" in text
+    rows = rows_of(searched / "lambda" / "lambda.csv")
+    assert [row["weight"] for row in rows if row["tested_on"] == "test"] == ["0.0", "0.0", "0.5", "0.5"]
+    assert {row["tested_on"] for row in rows} == {"test", "10% of the training images"}
+
+
+def test_nothing_is_chosen_from_a_part_of_the_weights(searched):
+    (searched / "runs" / "b1" / "summary.json").unlink()
+    complete, text = make("lambda", searched / "lambda", seeds="0,1", finished=True)
+    assert not complete
+    assert "none is chosen" in text
+    assert {row["tested_on"] for row in rows_of(searched / "lambda" / "lambda.csv")} == {"10% of the training images"}
+
+
+def test_the_weight_of_a_preset_of_one_s_own_is_searched_for_with_one_seed(tmp_path, preset):
+    _, text = make("lambda", tmp_path / "out", preset=preset, dry_run=True)
+    assert "7 runs to do" in text
+    assert "small" in text
