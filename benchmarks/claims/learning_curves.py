@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from statistics import fmean
 
-from benchmarks.claims.accuracy import NAMES
 from benchmarks.claims.claim import MINI, NOTHING, PAPER, Claim, Finding, Verdict
 from benchmarks.claims.files import Missing, Results
 from benchmarks.claims.own_numbers import CURVES
@@ -43,7 +42,7 @@ def _retention(results: Results) -> Finding:
         for column, words in ((OLD, "old"), (NEW, "new")):
             values = [_mean_over_tasks(rows, column, preset, method) for method in ("remix", "pmi")]
             judgement = judge(
-                *values, (NAMES["remix"], NAMES["pmi"]), f"points on {words} tasks, mean over later tasks"
+                *values, ("REMIX", "PMI"), f"points on {words} tasks, mean over later tasks"
             )
             if judgement is not None:
                 judged[words] = judgement

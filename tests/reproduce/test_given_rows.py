@@ -25,7 +25,8 @@ def test_a_table_is_made_again_of_its_own_rows(tmp_path, target):
 
 
 def test_a_run_goes_before_a_row_and_both_stand_in_one_table(tmp_path, monkeypatch, preset):
-    monkeypatch.setattr(table1, "variants", lambda scale: [Variant(preset, name) for name in ("finetune", "remix")])
+    ours = Variant(preset, "remix", (), "remix-ours")
+    monkeypatch.setattr(table1, "variants", lambda scale: [Variant(preset, "finetune"), ours])
     for seed, right in ((0, 60), (1, 70)):
         write_run(tmp_path / "first" / f"f{seed}", "finetune", seed, right=right)
         write_run(tmp_path / "first" / f"r{seed}", "remix", seed, right=right + 20)
@@ -36,7 +37,7 @@ def test_a_run_goes_before_a_row_and_both_stand_in_one_table(tmp_path, monkeypat
     assert complete
     assert "3 of 4 runs are rows of" in text
     assert "to do" not in text
-    assert "remix minus finetune: +30.00 points of last accuracy on average over 2 paired seeds" in text
+    assert "remix-ours minus finetune: +30.00 points of last accuracy on average over 2 paired seeds" in text
     assert (tmp_path / "b" / "report.html").exists()
 
 

@@ -36,7 +36,7 @@ def test_the_paper_s_plan_needs_no_data(tmp_path, monkeypatch):
     monkeypatch.delenv("REMIX_DATA", raising=False)
     monkeypatch.setattr(needed_runs, "seconds_per_image", lambda config: 1e-3)
     _, text = make("table1", tmp_path / "t", scale="paper", dry_run=True)
-    assert f"{6 * (len(list_methods()) + 1) * 5} runs to do" in text
+    assert f"{6 * (len(list_methods()) + 3) * 5} runs to do" in text
     assert "pmi without selection" in text
     assert "tiny-20" in text
     assert "1 2 3 4 5" in text

@@ -23,28 +23,37 @@ def change_summary(folder, **values):
 # --- table 1 ---
 
 
-def test_table1_has_the_paper_s_numbers_beside_and_keeps_the_improved_ones_apart(tmp_path, monkeypatch, preset):
-    changed = ("settings.together=true",)
-    improved = [Variant(preset, method, changed, f"{method}-improved") for method in ("pmi", "remix")]
-    small = [Variant(preset, method) for method in ("finetune", "remix")]
-    monkeypatch.setattr(table1, "variants", lambda scale: [*small, *improved])
+def test_table1_has_the_paper_s_numbers_beside_and_keeps_settings_apart(tmp_path, monkeypatch, preset):
+    ours = ("settings.setting=ours",)
+    named = [Variant(preset, method, ours, f"{method}-ours") for method in ("pmi", "remix")]
+    code = Variant(preset, "remix", ("settings.setting=code",), "remix-code")
+    monkeypatch.setattr(table1, "variants", lambda scale: [Variant(preset, "finetune"), code, *named])
     monkeypatch.setattr(table1, "_COUNTERPART", {"small": "cifar100-10"})
     write_run(tmp_path / "runs" / "f", "finetune", right=30)
-    write_run(tmp_path / "runs" / "r", "remix", right=70)
-    write_run(tmp_path / "runs" / "i", "remix", right=80, assignments=changed)
-    write_run(tmp_path / "runs" / "p", "pmi", right=75, assignments=changed)
+    write_run(tmp_path / "runs" / "r", "remix", right=70, assignments=code.settings)
+    write_run(tmp_path / "runs" / "i", "remix", right=80, assignments=ours)
+    write_run(tmp_path / "runs" / "p", "pmi", right=75, assignments=ours)
     _, text = make("table1", tmp_path / "t", seeds="0", finished=True)
     assert "| the paper's last accuracy (cifar100-10) |" in text
-    assert "| 512 | 45.38 ± 0.13 |" in text  # our memory, then theirs
-    assert "remix minus finetune: +40.00" in text
-    assert "remix-improved minus remix: +10.00" in text
-    assert "remix-improved minus pmi-improved: +5.00" in text
-    assert "remix-improved minus finetune" not in text
-    assert "pmi-improved minus pmi" not in text  # that has no runs
+    theirs = {line.split("|")[1].strip(): line.split("|")[-2].strip() for line in text.split("\n") if " 512 |" in line}
+    assert theirs == {"finetune": "", "remix-code": "45.38 ± 0.13", "pmi-ours": "", "remix-ours": ""}
+    assert "remix-ours minus finetune: +50.00" in text
+    assert "remix-ours minus remix-code: +10.00" in text
+    assert "remix-ours minus pmi-ours: +5.00" in text
+    assert "pmi-code" not in text.partition("## The paper's table")[0]  # that has no runs
     columns = rows_of(tmp_path / "t" / "table1.csv")[-1]
     assert (columns["preset"], columns["data"], columns["tasks"]) == ("small", "digits", "3")
-    assert columns["method"] == "remix-improved"
+    assert columns["method"] == "remix-ours"
     assert "processor_minutes" in columns
+
+
+def test_table1_has_a_row_for_every_method_and_setting():
+    mini = {(variant.benchmark, variant.name) for variant in table1.variants("mini")}
+    assert {("tiny-mini", "remix-paper"), ("cifar100-mini", "pmi-code"), ("digits", "remix-ours")} <= mini
+    assert ("tiny-mini", "remix-code") not in mini
+    paper = {variant.name for variant in table1.variants("paper")}
+    assert {"pmi-paper", "remix-paper", "remix-code", "pmi without selection", "rdfcil"} <= paper
+    assert "remix-ours" not in paper
 
 
 def test_the_paper_s_table_is_shown_whole_and_named_for_what_it_is(tmp_path, monkeypatch, preset):
@@ -73,8 +82,9 @@ def test_pmi_without_selection_is_a_row_of_its_own_at_both_scales():
         assert len(found) == benchmarks
         for variant in found:
             assert not resolve(variant.preset, method=variant.method, assignments=variant.settings).settings.selection
-    assert len(table1.variants("paper")) == 6 * (len(list_methods()) + 1)
-    at_mini = {variant.benchmark: variant.seeds for variant in table1.variants("mini") if variant.settings}
+    assert len(table1.variants("paper")) == 6 * (len(list_methods()) + 3)  # pmi and remix in two settings each
+    mini = [variant for variant in table1.variants("mini") if variant.name == "pmi without selection"]
+    at_mini = {variant.benchmark: variant.seeds for variant in mini}
     assert at_mini == {"digits": "", "cifar100-mini": "0"}
 
 

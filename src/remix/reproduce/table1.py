@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from matplotlib.figure import Figure
 
 from remix.experiments.compare import Comparison, comparison_cells, run_rows
 from remix.experiments.paired import Spread
-from remix.methods import list_methods
+from remix.methods import list_methods, method_class
 from remix.reproduce import needed_runs
 from remix.reproduce.given_rows import RUN_COLUMNS
 from remix.reproduce.needed_runs import NeededRun, Variant, benchmarks, comparison, need_runs
@@ -20,29 +21,43 @@ from remix.support.text import as_markdown
 __all__ = ["TAKES", "reproduce"]
 
 TAKES = needed_runs.TAKES
-_IMPROVED = {"pmi": "pmi-improved", "remix": "remix-improved"}
 
 # Of small presets, that of the paper's which has the same data and number of tasks.
-_COUNTERPART = {"cifar100-mini": "cifar100-5"}
+_COUNTERPART = {"cifar100-mini": "cifar100-5", "tiny-mini": "tiny-5"}
+_FAITHFUL = ("paper", "code")  # of the named settings, those that are the paper's method
+_PAIRS = (
+    ("remix-paper", "pmi-paper"), ("remix-code", "pmi-code"), ("remix-paper", "remix-code"), ("remix-code", "rdfcil"),
+    ("remix-ours", "pmi-ours"), ("remix-ours", "remix-code"), ("remix-ours", "rdfcil"), ("remix-ours", "finetune"),
+)  # fmt: skip
 
 
 def variants(scale: str) -> list[Variant]:
     """What the table is made of."""
     if scale == "paper":
-        return [variant for preset in published_last() for variant in _of_preset(preset)]
-    small = [*_of_preset("digits"), *_of_preset("cifar100-mini", unselected="0")]
-    improved = [
-        Variant("cifar100-mini-improved", method, name=name, benchmark="cifar100-mini")
-        for method, name in _IMPROVED.items()
+        return [variant for preset in published_last() for variant in _of_preset(preset, _FAITHFUL)]
+    everything = (*_FAITHFUL, "ours")
+    few = {"finetune": "0", "rdfcil": "0", "pmi-paper": "", "remix-paper": "", "remix-ours": "0"}
+    tiny = [variant for variant in _of_preset("tiny-mini", everything) if variant.name in few]
+    return [
+        *_of_preset("digits", everything),
+        *_of_preset("cifar100-mini", everything, unselected="0"),
+        *(replace(variant, seeds=few[variant.name]) for variant in tiny),
     ]
-    return [*small, *improved]
 
 
-def _of_preset(preset: str, unselected: str = "") -> list[Variant]:
-    """Every method, and PMI without selection (with these seeds) before PMI, as in the paper."""
-    found = [Variant(preset, method) for method in list_methods()]
-    place = [variant.method for variant in found].index("pmi")
-    found.insert(place, Variant(preset, "pmi", ("settings.selection=false",), UNSELECTED, seeds=unselected))
+def _of_preset(preset: str, settings: Sequence[str], unselected: str = "") -> list[Variant]:
+    """Every method, in all of these settings where they have names; before PMI that without selection, as the paper has
+    it, with these seeds.
+    """
+    found = []
+    for method in list_methods():
+        if method == "pmi":
+            found.append(Variant(preset, method, ("settings.selection=false",), UNSELECTED, seeds=unselected))
+        if not method_class(method).named:
+            found.append(Variant(preset, method))
+            continue
+        words = [(f"settings.setting={setting}", f"{method}-{setting}") for setting in settings]
+        found += [Variant(preset, method, (word,), name) for word, name in words]
     return found
 
 
@@ -65,7 +80,9 @@ def reproduce(wanted: Reproduction, listener: Listener) -> bool:
 
 def _theirs(name: str) -> dict[str, Spread]:
     """What the paper prints for a benchmark or its counterpart, by the name of the method here."""
-    return published_last().get(_COUNTERPART.get(name, name), {})
+    printed = published_last().get(_COUNTERPART.get(name, name), {})
+    of_settings = {f"{method}-{setting}": one for method, one in printed.items() for setting in _FAITHFUL}
+    return {**printed, **of_settings}
 
 
 def _part(name: str, found: Comparison) -> str:
@@ -76,11 +93,7 @@ def _part(name: str, found: Comparison) -> str:
         heads = [*heads, f"the paper's last accuracy ({_COUNTERPART.get(name, name)})"]
         cells = [[*line, str(theirs.get(line[0], ""))] for line in cells]
     lines = [f"## {name}", "", as_markdown(heads, cells, left=2)]
-    published = [method for method in found.summaries if method not in _IMPROVED.values()]
-    said = _differences(found, "remix", published)
-    for method, improved in _IMPROVED.items():
-        said += _differences(found, improved, [method])
-    said += _differences(found, _IMPROVED["remix"], [_IMPROVED["pmi"], "rdfcil"])
+    said = [sentence for first, second in _PAIRS for sentence in _difference(found, first, second)]
     return "\n".join([*lines, *([""] if said else []), *(f"- {sentence}" for sentence in said)])
 
 
@@ -100,10 +113,10 @@ def _paper_table() -> str:
     ])  # fmt: skip
 
 
-def _differences(found: Comparison, method: str, others: Sequence[str]) -> list[str]:
-    """Sentences on a method against others, of those that have runs."""
-    wanted = {name: runs for name, runs in found.summaries.items() if name in (method, *others)}
-    return Comparison(wanted, (), ()).sentences(method) if method in wanted else []
+def _difference(found: Comparison, first: str, second: str) -> list[str]:
+    """A sentence on a method against another, if both have runs."""
+    wanted = {name: runs for name, runs in found.summaries.items() if name in (first, second)}
+    return Comparison(wanted, (), ()).sentences(first) if len(wanted) == 2 else []
 
 
 def _figure(parts: dict[str, Comparison], runs: Sequence[NeededRun]) -> Figure:
