@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from remix.learning.items import Replay
 from remix.learning.stage import Stage
+from remix.networks.heads import head_class_of
 
 if TYPE_CHECKING:
     from remix.data import ImageDataset
@@ -48,9 +49,6 @@ class Method(ABC):
     carried: ClassVar[tuple[str, ...]] = ()
     """Names of modules that are kept from task to task."""
 
-    passes: ClassVar[int] = 1
-    """How often an image goes through the network in an epoch, such as in several rotations."""
-
     def check(self, backbone: Backbone, start: int = 0) -> None:  # noqa: B027 (most can work with any)
         """Whether it can come to its end with this network, of which all from block ``start`` on learns.
 
@@ -58,6 +56,20 @@ class Method(ABC):
             ValueError: if not; says which setting to change.
 
         """
+
+    def head_kind(self, asked: str) -> str:
+        """The kind of head that it learns with, where one of the kind ``asked`` is asked for or there already.
+
+        Raises:
+            ValueError: if it cannot learn with that.
+
+        """
+        if not head_class_of({"kind": asked}).all_tasks:
+            raise ValueError(
+                f"the method {self.name} compares the logits of all classes, and a head of the kind {asked!r} gives "
+                "those of one task: begin with another head"
+            )
+        return asked
 
     def check_tasks(self, tasks: Sequence[Sequence[str]]) -> None:  # noqa: B027 (most can learn any)
         """Whether it can learn these tasks, given as the names of their classes.
