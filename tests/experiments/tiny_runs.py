@@ -38,6 +38,7 @@ SETTINGS = {
     "deepinversion": _GENERATED,
     "deepinversion-noise": [*_PLAIN, "settings.samples=30", "settings.inversion.schedule.steps=4"],
     "abd": _GENERATED,
+    "dcmi": [*_PLAIN, "settings.image_generator.epochs=2", "settings.width=2"],
     "rdfcil": [*_GENERATED, "settings.balance.epochs=2"],
     "pmi": _INVERTED,
     "remix": _INVERTED,

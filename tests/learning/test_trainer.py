@@ -189,6 +189,32 @@ def test_adam_adds_the_penalty_to_the_gradient() -> None:
     torch.testing.assert_close(*parameters)
 
 
+def test_adam_forgets_as_fast_as_it_is_told() -> None:
+    ours, theirs = (nn.Parameter(torch.tensor([1.0, -2.0])) for _ in range(2))
+    training = Training(1, 0.01, optimiser="adam", weight_decay=0.0, betas=(0.0, 0.9))
+    for parameter, optimiser in (
+        (ours, training.start([ours], {})),
+        (theirs, torch.optim.Adam([theirs], 0.01, (0.0, 0.9))),
+    ):
+        for factor in (1.0, 5.0):
+            (factor * parameter.square().sum()).backward()
+            optimiser.step()
+    assert torch.equal(ours, theirs)
+    with pytest.raises(ValueError, match="betas must be two numbers from 0 to below 1"):
+        Training(1, 0.1, betas=(0.9,))
+
+
+def test_the_mean_of_a_term_is_over_the_batches_that_have_it() -> None:
+    network, monitor, numbers = Network(), Recorder(), iter(range(10))
+
+    def losses(batch: Batch) -> dict[str, Tensor]:
+        always = nn.functional.cross_entropy(network(batch.real.x), batch.labels)
+        return {"always": always} | ({"sometimes": always * 0 + 7} if next(numbers) % 2 else {})
+
+    run(trainer(monitor), network, [network], Training(1, 0.1), losses=losses)
+    assert monitor.reports[0].terms["sometimes"] == pytest.approx(7)
+
+
 def test_a_cosine_with_a_period_rises_again() -> None:
     training = Training(100, 0.1, schedule="cosine", period=32)
     rates = [training.rate(epoch) for epoch in (0, 16, 32, 48, 64)]

@@ -10,7 +10,8 @@ from remix.experiments.config import build_config, read_preset
 from remix.experiments.plan import load_tasks, plan_run
 from remix.learning.stage import Batch
 from remix.methods import create_method
-from remix.methods.praka import JOINT, aggregation, beta_half, mixed_prototypes, rotated
+from remix.methods.praka import JOINT, aggregation, beta_half, mixed_prototypes
+from remix.methods.rotations import rotated
 from remix.networks import create_backbone
 
 STREAM = tiny_stream()

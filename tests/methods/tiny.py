@@ -11,7 +11,7 @@ from remix.learning.method import Method
 from remix.learning.stage import Training
 from remix.learning.team import Team
 from remix.methods import create_method
-from remix.networks import Classifier, LinearHead, create_backbone
+from remix.networks import Classifier, create_backbone, create_head
 from remix.statistics import SelectorRecipe
 
 SHORT = Training(2, 0.05)
@@ -41,8 +41,11 @@ def settings(name: str) -> dict[str, Any]:
         common["image_generator"] = GENERATOR
     if name == "deepinversion-noise":
         common |= {"samples": 20, "samples_per_task": 20, "inversion": PixelSettings(Schedule(4, 0.1), batch=30)}
-    if name in ("ssre", "praka"):
+    if name in ("ssre", "praka", "dcmi"):
         common |= {stage: Training(2, 1e-2, optimiser="adam") for stage in ("first", "later")}
+    if name == "dcmi":
+        adam = Training(3, 1e-3, optimiser="adam", betas=(0.0, 0.9))
+        common |= {"image_generator": adam, "critic_steps": 2, "width": 2}
     if name == "rdfcil":
         common["balance"] = Training(1, 0.01)
     return common
@@ -69,5 +72,6 @@ def tiny_stream(per_class: int = 30) -> TaskStream:
 def tiny_engine(name: str, stream: TaskStream, seed: int = 0, team: Team | None = None) -> Engine:
     backbone = create_backbone("convnet8", width=4, generator=torch.Generator().manual_seed(seed))
     augment = Augment(1) if name == DRIFTING else None
-    student = Classifier(backbone, LinearHead(backbone.feature_dim))
-    return Engine(student, tiny_method(name), stream.normalisation, augment, batch_size=32, seed=seed, team=team)
+    method = tiny_method(name)
+    student = Classifier(backbone, create_head(method.head_kind("linear"), backbone.feature_dim))
+    return Engine(student, method, stream.normalisation, augment, batch_size=32, seed=seed, team=team)

@@ -97,7 +97,7 @@ def test_a_head_of_cosines_does_not_look_at_lengths():
     torch.testing.assert_close(head(x), logits)
 
 
-@pytest.mark.parametrize("kind", ["linear", "cosine"])
+@pytest.mark.parametrize("kind", ["linear", "cosine", "routed"])
 def test_a_head_is_built_again_from_its_description(kind):
     head = create_head(kind, 4)
     head.grow(["a", "b"])

@@ -159,6 +159,12 @@ def make_plan(model: Model, options: DreamOptions) -> DreamPlan:
         ValueError: for a class, prior or strategy that this model cannot give; the message says what it can.
 
     """
+    head = model.classifier.head
+    if not head.all_tasks:
+        raise ValueError(
+            f"a head of the kind {head.kind!r} chooses a task first, which an inversion cannot follow: dream with a "
+            "model of another method than dcmi"
+        )
     notes: list[str] = []
     names = options.classes or model.classes[:_MOST_CLASSES]
     if options.classes is None and len(model.classes) > _MOST_CLASSES:
@@ -180,7 +186,7 @@ def make_plan(model: Model, options: DreamOptions) -> DreamPlan:
         notes.append(f"{len(labels)} images in chunks of {' and '.join(map(str, sorted(sizes)))}")
     statistics = {} if model.memory is None else dict(model.memory.layers)
     keys = [layer.key for layer in layers] or None
-    knowledge = Knowledge(model.classifier.backbone, statistics, model.classifier.head, keys)
+    knowledge = Knowledge(model.classifier.backbone, statistics, head, keys)
     record = {
         "model": _fingerprint(model),
         "classes": list(names),

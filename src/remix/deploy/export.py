@@ -246,6 +246,9 @@ def _as_torch(model: Model) -> Plain:
 def _as_safetensors(model: Model) -> Plain:
     """The state dict with the key names that are usual for the network, and the note of `card` beside it as JSON."""
     network = PlainNetwork(model)
+    if not isinstance(network.fc, nn.Linear):
+        kind = model.classifier.head.kind
+        raise ValueError(f"safetensors hold a linear head, not one of the kind {kind!r}: use --format onnx or torch")
     names = published_keys(network.backbone, model.options)
     tensors = {names[key]: tensor.contiguous() for key, tensor in network.backbone.state_dict().items()}
     tensors |= {f"fc.{key}": tensor.contiguous() for key, tensor in network.fc.state_dict().items()}

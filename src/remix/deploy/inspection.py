@@ -20,6 +20,7 @@ KINDS = {
     "moments": "mean and variance of a layer's input over images",
     "Laplace covariance": "how the coordinates of a layer's input vary together: four numbers per coordinate",
     "dense covariance": "the same as a full matrix",
+    "prototypes": "mean feature of each class, by which the head finds the task",
     "class Gaussians": "mean, standard deviation and, if kept, correlation of the features of each class",
     "selectors": "two small layers of weights per class",
     "header": "JSON: names, counts, preprocessing, history, checksums",
@@ -172,7 +173,7 @@ def _kind(name: str) -> str:
     last = rest.rpartition(".")[2]
     if group == "network":
         if rest.startswith("head."):
-            return "weights of the head"
+            return "prototypes" if last == "prototypes" else "weights of the head"
         running = last in ("running_mean", "running_var", "num_batches_tracked")
         return "BatchNorm statistics" if running else "weights of the backbone"
     part, _, key = rest.partition("/")

@@ -105,6 +105,7 @@ def learn_step(
     if extended:
         recipe.method.stages("extend")  # raises if it cannot
     if model is not None:
+        recipe.method.head_kind(model.classifier.head.kind)  # raises for a head that it cannot learn with
         _check_statistics(model, recipe)
     backbone = copy.deepcopy(network.backbone)
     top = copy.deepcopy(model.classifier.head) if model else create_head(head, backbone.feature_dim)

@@ -126,9 +126,9 @@ def plan_run(config: RunConfig, stream: TaskStream | None) -> RunPlan:
         pseudo, dream_work = method.dream_work(number) if number else (0, 0)
         before += train
         seen = before if method.keeps_images else train
-        rows = method.passes * (2 * seen if pseudo else seen)
+        rows = 2 * seen if pseudo else seen
         stages = tuple(
-            StagePlan(stage.name, stage.training.epochs, stage.training.epochs * rows)
+            StagePlan(stage.name, stage.training.epochs, stage.training.epochs * stage.passes * rows)
             for stage in method.stages("later" if number else "first")
             if stage.training.epochs
         )
@@ -152,6 +152,7 @@ def check_run(config: RunConfig, stream: TaskStream | None) -> Backbone:
     """
     backbone = create_network(config)
     config.settings.check(backbone)
+    config.settings.head_kind(config.network.head)  # raises for one that it cannot learn with
     if stream is None:
         return backbone
     if tuple(backbone.input_shape) != stream[0].train.input_shape:

@@ -95,7 +95,7 @@ class _Run:
     def __post_init__(self) -> None:
         config, directory = self.config, self.directory
         options = {"bias": True} if config.network.bias else {}
-        head = create_head(config.network.head, self.backbone.feature_dim, **options)
+        head = create_head(config.settings.head_kind(config.network.head), self.backbone.feature_dim, **options)
         self.engine = Engine(
             Classifier(self.backbone, head),
             config.settings,

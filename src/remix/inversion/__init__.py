@@ -1,5 +1,6 @@
 """From a frozen network and its statistics to pseudo-samples."""
 
+from remix.inversion.conditional_generator import ConditionalGenerator, Critic, gradient_penalty
 from remix.inversion.dream import Dream
 from remix.inversion.generator import GeneratorSource, train_generator
 from remix.inversion.image_generator import ImageGenerator, doublings_to
@@ -46,7 +47,9 @@ __all__ = [
     "Boost",
     "Checkpoint",
     "ClassBalance",
+    "ConditionalGenerator",
     "CovariancePrior",
+    "Critic",
     "Dream",
     "FeatureMatch",
     "Form",
@@ -83,6 +86,7 @@ __all__ = [
     "doublings_to",
     "feature_targets",
     "frozen",
+    "gradient_penalty",
     "invert_layerwise",
     "invert_pixels",
     "invert_pyramid",

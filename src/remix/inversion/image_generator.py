@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
-__all__ = ["DoublingConvolution", "ImageGenerator", "doublings_to"]
+__all__ = ["DoublingConvolution", "ImageGenerator", "doublings_to", "initialise_uniformly"]
 
 
 def doublings_to(height: int, width: int) -> int:
@@ -23,24 +23,31 @@ def doublings_to(height: int, width: int) -> int:
 class ImageGenerator(nn.Module):
     """Noise (N, noise) -> images (N, C, H, W), normalised over the batch by a last BatchNorm without parameters.
 
-    A linear layer to 128 maps, then doublings of the size with a convolution each, then Tanh. For 3 x 32 x 32 images
-    the first maps are 8 x 8 and there are two doublings: 8,423,939 parameters; for 64 pixels three: 8,571,779. The eps
-    0.8 of the inner BatchNorm layers is a slip of the original that its results were made with.
+    A linear layer to the first maps, then doublings of the size with a convolution each, then Tanh. For 3 x 32 x 32
+    images the first maps are 8 x 8 and there are two doublings: 8,423,939 parameters; for 64 pixels three: 8,571,779.
+    The eps 0.8 of the inner BatchNorm layers is a slip of the original that its results were made with.
 
     Args:
         input_shape: (C, H, W) of one image; H and W divisible by 4 (by 8 from 64 pixels up, and so on).
         noise: length of the noise.
         generator: source of the initial weights.
+        maps: how many there are before the doublings and after each of two; of further ones, which come first, as
+            many as before.
+        eps: of the inner BatchNorm layers.
 
     Raises:
         ValueError: for a size that the doublings do not reach.
 
     """
 
-    maps = 128
-
     def __init__(
-        self, input_shape: tuple[int, int, int], noise: int = 1000, generator: torch.Generator | None = None
+        self,
+        input_shape: tuple[int, int, int],
+        noise: int = 1000,
+        generator: torch.Generator | None = None,
+        *,
+        maps: tuple[int, int, int] = (128, 128, 64),
+        eps: float = 0.8,
     ) -> None:
         super().__init__()
         channels, height, width = input_shape
@@ -49,37 +56,38 @@ class ImageGenerator(nn.Module):
             raise ValueError(f"noise needs a length of at least 1, got {noise}")
         self.first_size = (height >> doublings, width >> doublings)
         self.noise = noise
-        self.project = nn.Linear(noise, self.maps * self.first_size[0] * self.first_size[1])
-        self.normalise = nn.BatchNorm2d(self.maps)
-        widths = [self.maps] * doublings + [self.maps // 2]
+        self.project = nn.Linear(noise, maps[0] * self.first_size[0] * self.first_size[1])
+        self.normalise = nn.BatchNorm2d(maps[0])
+        widths = [maps[0]] * (doublings - 2) + [*maps]
         self.doublings = nn.ModuleList(
             nn.Sequential(
                 DoublingConvolution(a, b),
-                nn.BatchNorm2d(b, eps=0.8),
+                nn.BatchNorm2d(b, eps=eps),
                 nn.LeakyReLU(0.2),
             )
             for a, b in itertools.pairwise(widths)
         )
-        self.paint = nn.Conv2d(self.maps // 2, channels, 3, padding=1)
+        self.paint = nn.Conv2d(maps[-1], channels, 3, padding=1)
         self.finish = nn.BatchNorm2d(channels, affine=False)
-        self._initialise(generator)
-
-    def _initialise(self, generator: torch.Generator | None) -> None:
-        """Uniform weights and biases within 1 / sqrt(fan in), as torch does by default, from the given generator."""
-        for module in self.modules():
-            if isinstance(module, nn.Linear | nn.Conv2d):
-                bound = module.weight[0].numel() ** -0.5
-                nn.init.uniform_(module.weight, -bound, bound, generator=generator)
-                assert module.bias is not None
-                nn.init.uniform_(module.bias, -bound, bound, generator=generator)
+        initialise_uniformly(self, generator)
 
     def forward(self, noise: Tensor) -> Tensor:
         """(N, noise) -> (N, C, H, W)."""
-        x = self.normalise(self.project(noise).reshape(-1, self.maps, *self.first_size))
+        x = self.normalise(self.project(noise).unflatten(1, (-1, *self.first_size)))
         for step in self.doublings:
             x = step(x)
         images: Tensor = self.finish(torch.tanh(self.paint(x)))
         return images
+
+
+def initialise_uniformly(network: nn.Module, generator: torch.Generator | None) -> None:
+    """Uniform weights and biases within 1 / sqrt(fan in), as torch does by default, from the given generator."""
+    for module in network.modules():
+        if isinstance(module, nn.Linear | nn.Conv2d):
+            bound = module.weight[0].numel() ** -0.5
+            nn.init.uniform_(module.weight, -bound, bound, generator=generator)
+            assert module.bias is not None
+            nn.init.uniform_(module.bias, -bound, bound, generator=generator)
 
 
 class DoublingConvolution(nn.Conv2d):

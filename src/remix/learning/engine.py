@@ -67,7 +67,7 @@ class Engine:
         present: the images of the present task, or None between tasks.
 
     Raises:
-        ValueError: if the method cannot work with this network.
+        ValueError: if the method cannot work with this network or its head.
 
     """
 
@@ -89,6 +89,8 @@ class Engine:
         best: BestEpoch | None = None,
     ) -> None:
         method.check(student.backbone, start)
+        if method.head_kind(student.head.kind) != student.head.kind:
+            raise ValueError(f"the method {method.name} learns with a head of the kind {method.head_kind('linear')!r}")
         self.team = team or Team()
         self.student, self.method, self.normalisation, self.augment = student, method, normalisation, augment
         self.batch_size, self.seed, self.monitor = batch_size, seed, monitor or Monitor()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from remix.learning.items import Replay
 from remix.learning.stage import Stage
+from remix.networks.heads import head_class_of
 from remix.support.settings import overlay
 from remix.support.text import did_you_mean
 
@@ -55,9 +56,6 @@ class Method(ABC):
     carried: ClassVar[tuple[str, ...]] = ()
     """Names of modules that are kept from task to task."""
 
-    passes: ClassVar[int] = 1
-    """How often an image goes through the network in an epoch, such as in several rotations."""
-
     @classmethod
     def of(cls, setting: str) -> Self:
         """The method with the settings of this name.
@@ -78,6 +76,20 @@ class Method(ABC):
             ValueError: if not; says which setting to change.
 
         """
+
+    def head_kind(self, asked: str) -> str:
+        """The kind of head that it learns with, where one of the kind ``asked`` is asked for or there already.
+
+        Raises:
+            ValueError: if it cannot learn with that.
+
+        """
+        if not head_class_of({"kind": asked}).all_tasks:
+            raise ValueError(
+                f"the method {self.name} compares the logits of all classes, and a head of the kind {asked!r} gives "
+                "those of one task: begin with another head"
+            )
+        return asked
 
     def check_tasks(self, tasks: Sequence[Sequence[str]]) -> None:  # noqa: B027 (most can learn any)
         """Whether it can learn these tasks, given as the names of their classes.

@@ -39,6 +39,7 @@ class Training:
         warm_up: epochs in which the rate rises from 0, batch by batch.
         clip: the gradient's norm is cut to this; None for no limit.
         period: epochs in which the cosine comes to 0, after which it rises again; None for all of them.
+        betas: how much of the averages of gradients and of their squares a step keeps, for "adam" and "adamw".
 
     Raises:
         ValueError: for negative numbers or such that are not finite, or milestones that do not rise.
@@ -56,6 +57,7 @@ class Training:
     warm_up: float = 0.0
     clip: float | None = None
     period: float | None = None
+    betas: tuple[float, ...] = (0.9, 0.999)
 
     def __post_init__(self) -> None:
         numbers = self.epochs, self.lr, self.momentum, self.weight_decay, self.warm_up
@@ -70,6 +72,8 @@ class Training:
             raise ValueError(f"clip must be above 0, or null for no limit, got {self.clip}")
         if self.period is not None and not 0 < self.period < math.inf:
             raise ValueError(f"period must be above 0, or null for all epochs, got {self.period}")
+        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"betas must be two numbers from 0 to below 1, got {self.betas}")
 
     def rate(self, epoch: int, part: float = 0.0) -> float:
         """The learning rate in an epoch, counted from 0, of which this part was trained on."""
@@ -90,11 +94,10 @@ class Training:
             {"params": [p for p in everything if factors.get(p, 1.0) == factor], "factor": factor}
             for factor in dict.fromkeys(factors.get(parameter, 1.0) for parameter in everything)
         ]
-        if self.optimiser == "adam":
-            return torch.optim.Adam(groups, self.lr, weight_decay=self.weight_decay)
-        if self.optimiser == "adamw":
-            return torch.optim.AdamW(groups, self.lr, weight_decay=self.weight_decay)
-        return torch.optim.SGD(groups, self.lr, self.momentum, weight_decay=self.weight_decay)
+        if self.optimiser == "sgd":
+            return torch.optim.SGD(groups, self.lr, self.momentum, weight_decay=self.weight_decay)
+        kind = torch.optim.Adam if self.optimiser == "adam" else torch.optim.AdamW
+        return kind(groups, self.lr, (self.betas[0], self.betas[1]), weight_decay=self.weight_decay)
 
     def set_rate(self, optimiser: torch.optim.Optimizer, epoch: int, part: float) -> None:
         """The rate from here on."""
@@ -163,9 +166,11 @@ class Stage:
         name: shown while it runs, and written to the log.
         training: epochs, optimiser and rates.
         start: called when it begins, or goes on after an interruption.
+        passes: how often an image goes through the network in an epoch, such as in several rotations.
 
     """
 
     name: str
     training: Training
     start: Callable[[Engine], Work]
+    passes: int = 1

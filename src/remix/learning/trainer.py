@@ -193,7 +193,7 @@ class Trainer:
         if self.replay is not None:
             self.replay.start_epoch(self.generator)
         totals: dict[str, float] = {}
-        images_seen = 0
+        seen: dict[str, int] = {}  # images that a term was of: it need not be in every batch
         for number, (real, labels) in enumerate(self.data(self.generator)):
             training.set_rate(optimiser, epoch, (number + 0.5) / self.batches)
             replayed = None if self.replay is None else self.replay.draw(len(labels), self.generator)
@@ -211,11 +211,11 @@ class Trainer:
             if training.clip is not None:
                 nn.utils.clip_grad_norm_(parameters, training.clip)
             optimiser.step()
-            images_seen += len(labels)
             for name, value in found.items():
                 totals[name] = totals.get(name, 0.0) + value * len(labels)
+                seen[name] = seen.get(name, 0) + len(labels)
             self.monitor.batch(epoch, number + 1, self.batches)
-        means = {name: total / max(images_seen, 1) for name, total in totals.items()}
+        means = {name: total / seen[name] for name, total in totals.items()}
         return means, time.perf_counter() - begin
 
 

@@ -20,14 +20,13 @@ from remix.learning.stage import Batch, Stage, Training, Work
 from remix.methods.plain import everything
 from remix.methods.prototypes import class_prototypes, refuse_extending, remember_prototypes
 from remix.methods.registry import method
+from remix.methods.rotations import ROTATIONS, check_rotations, rotated
 from remix.networks import Backbone, Items, LinearHead
 
-__all__ = ["JOINT", "ROTATIONS", "Praka", "aggregation", "beta_half", "mixed_prototypes", "rotated"]
+__all__ = ["JOINT", "Praka", "aggregation", "beta_half", "mixed_prototypes"]
 
 JOINT = "joint head"
 """Name of the head over classes and rotations among the engine's modules."""
-
-ROTATIONS = 4
 
 # Of a mixing share above the first number, this part is taken (both are 0.6): a prototype stays the larger part.
 _MOST_MIXED = 0.6
@@ -49,7 +48,6 @@ class Praka(Method):
 
     by_steps: ClassVar[bool] = False
     carried: ClassVar[tuple[str, ...]] = (JOINT,)
-    passes: ClassVar[int] = ROTATIONS
     first: Training = Training(100, 1e-3, weight_decay=2e-4, optimiser="adam", schedule="cosine", period=32)
     later: Training = Training(100, 1e-3, weight_decay=2e-4, optimiser="adam", schedule="cosine", period=32)
     temperature: float = 0.1
@@ -62,14 +60,7 @@ class Praka(Method):
 
     def check(self, backbone: Backbone, start: int = 0) -> None:
         """Images are turned, so they must be square, and come to the network as images."""
-        _, height, width = backbone.input_shape
-        if start:
-            raise ValueError("the method praka turns images, so no block of the network can be frozen")
-        if height != width:
-            raise ValueError(
-                f"the method praka turns images by 90 degrees, and this network takes {height} x {width} pixels: make "
-                "them square (network.options.input_shape), or choose another method, such as ssre"
-            )
+        check_rotations(self.name, backbone, start)
 
     def begin(self, engine: Engine) -> None:
         """The joint head grows by four logits per new class."""
@@ -83,7 +74,7 @@ class Praka(Method):
         """Everything at once."""
         refuse_extending(self.name, step)
         name, training = ("first task", self.first) if step == "first" else ("train", self.later)
-        return [Stage(name, training, self._train)]
+        return [Stage(name, training, self._train, ROTATIONS)]
 
     def _train(self, engine: Engine) -> Work:
         teacher, plain = engine.teacher, engine.student.head
@@ -118,11 +109,6 @@ class Praka(Method):
     def remember(self, engine: Engine, data: ImageDataset) -> None:
         """The prototypes of the new classes, of images as they are."""
         remember_prototypes(engine, data)
-
-
-def rotated(images: Tensor) -> Tensor:
-    """Images (N, C, H, H) turned by 0, 90, 180 and 270 degrees, (4N, C, H, H): first all of them as they are."""
-    return torch.cat([images.rot90(turns, (2, 3)) for turns in range(ROTATIONS)])
 
 
 def aggregation(joint: Tensor, plain: Tensor) -> Tensor:

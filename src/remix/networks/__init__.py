@@ -27,6 +27,7 @@ from remix.networks.registry import (
     register_backbone,
     seeded_backbone,
 )
+from remix.networks.routed_head import RoutedHead
 from remix.networks.views import View, as_view, list_views
 from remix.networks.weights import file_options, load_classifier, load_weights, read_weights
 
@@ -45,6 +46,7 @@ __all__ = [
     "ModuleBackbone",
     "OpenedNetwork",
     "Point",
+    "RoutedHead",
     "View",
     "as_backbone",
     "as_view",

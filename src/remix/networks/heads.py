@@ -26,11 +26,13 @@ class Head(nn.Module):
 
     Attributes:
         kind: the name that it is registered under.
+        all_tasks: whether classes of all tasks can be told apart by their logits, as training over all of them needs.
         feature_dim: length of a pooled feature.
 
     """
 
     kind: ClassVar[str] = ""
+    all_tasks: ClassVar[bool] = True
 
     def __init__(self, feature_dim: int) -> None:
         super().__init__()

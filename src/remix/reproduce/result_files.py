@@ -27,6 +27,7 @@ _COLOURS = {
     "deepinversion": "#7b2cbf",
     "deepinversion-noise": "#9775fa",
     "abd": "#d6336c",
+    "dcmi": "#0b7285",
     "rdfcil": "#e8590c",
     "pmi": "#2f9e44",
     "remix": "#1971c2",
