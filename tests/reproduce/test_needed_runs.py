@@ -1,10 +1,13 @@
 """Targets of `remix reproduce` that are made of runs: the plan, what is shared, what is written."""
 
+import copy
+
 import pytest
 from made_targets import make, rows_of
 from tiny_runs import remix_run, tiny
 from written_runs import write_run
 
+from remix.experiments.config import differences, resolve
 from remix.methods import list_methods
 from remix.reproduce import Listener, needed_runs, retention, table1
 from remix.reproduce.needed_runs import Variant, need_runs
@@ -98,3 +101,19 @@ def test_a_run_that_fails_is_told_and_the_rest_is_shown(tmp_path, monkeypatch, p
     assert not complete
     assert "crashed" in text
     assert [row["method"] for row in rows_of(tmp_path / "t" / "table1.csv")] == ["finetune"]
+
+
+def test_a_run_of_a_version_with_fewer_settings_is_known_again(tmp_path):
+    def known(values):
+        return not differences(needed_runs._completed(values), config)
+
+    config = resolve("digits", method="remix").to_plain()
+    fewer = copy.deepcopy(config)
+    del fewer["settings"]["first"]["betas"]
+    assert known(fewer)
+    fewer["settings"]["first"]["epochs"] += 1
+    assert not known(fewer)
+    before_names = copy.deepcopy(config)
+    del before_names["settings"]["setting"]
+    assert not known(before_names)
+    assert needed_runs._completed({"method": "none of ours"}) == {"method": "none of ours"}

@@ -16,16 +16,18 @@ from torch import Tensor
 
 from remix.data import MissingData, TaskStream
 from remix.experiments.compare import Comparison, runs_in
-from remix.experiments.config import RunConfig, differences, resolve
+from remix.experiments.config import RunConfig, build_config, differences, resolve
 from remix.experiments.plan import create_network, load_tasks, plan_run
 from remix.experiments.run_directory import RunDirectory
 from remix.experiments.sweep import Job, finish_jobs, make_job, parse_seeds, run_name
 from remix.experiments.sweep_runners import run_locally
 from remix.learning.team import as_device
+from remix.methods import method_class
 from remix.networks import Backbone
 from remix.reproduce.given_rows import Row, read_rows, summary_of
 from remix.reproduce.targets import Listener, Reproduction
 from remix.support.display import duration
+from remix.support.settings import SettingError
 from remix.support.text import printable
 
 __all__ = ["NeededRun", "Variant", "benchmarks", "comparison", "need_runs", "seconds_per_image"]
@@ -186,7 +188,20 @@ def _existing(place: Path) -> list[tuple[Path, dict[str, Any]]]:
     if not place.is_dir() or not any(place.iterdir()):
         return []
     found = [run for run in runs_in(place) if run.config.is_file()]
-    return [(run.path, run.read_config()) for run in sorted(found, key=lambda run: not run.finished)]
+    return [(run.path, _completed(run.read_config())) for run in sorted(found, key=lambda run: not run.finished)]
+
+
+def _completed(config: dict[str, Any]) -> dict[str, Any]:
+    """A configuration, with settings that its version did not have yet as they are by default.
+
+    Before settings of a method had names, its defaults were others: then it is left as it is.
+    """
+    try:
+        built = build_config(config)
+    except SettingError:
+        return config
+    unnamed = method_class(built.method).named and "setting" not in config["settings"]
+    return config if unnamed else built.to_plain()
 
 
 def _tell_plan(runs: Sequence[NeededRun], parallel: int, place: Path, data: str | None, listener: Listener) -> None:
