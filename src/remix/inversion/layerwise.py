@@ -43,7 +43,7 @@ def invert_layerwise(
             covariances.
         targets: with features.
         generator: source of everything random.
-        settings: the published ones by default.
+        settings: those of the authors' code by default.
         progress: called after every step.
         resume: the checkpoint of an unfinished run with the same arguments.
 
