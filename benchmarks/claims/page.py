@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from benchmarks.claims import (
     accuracy,
     cost,
@@ -40,8 +42,8 @@ it too, and with fewer than {fewest} none counts. Every claim links to what was 
 """
 DETAILS = """# The paper's claims: what was measured
 
-Made by `python -m benchmarks.claims` (needs a few seconds); [the overview](../claims.md) says what the verdicts mean.
-Numbers of the paper stand in [published.json](published.json) and `src/remix/reproduce/paper.json`.
+Made by `python -m benchmarks.claims` (needs a few seconds); [the overview](claims.md) says what the verdicts mean.
+Numbers of the paper stand in [published.json](claims/published.json) and `src/remix/reproduce/paper.json`.
 """
 
 
@@ -70,7 +72,7 @@ def details(results: Results) -> str:
         lines += ["", f"## {part}"]
         for claim in claims:
             lines += ["", *_section(claim, claim.finding(results), results)]
-    return "\n".join(lines) + "\n"
+    return re.sub(r"\]\((?=[a-z0-9_/]+\.(?:md|csv|json|png))", "](../", "\n".join(lines)) + "\n"  # a folder deeper
 
 
 def _strong(verdict: Verdict) -> str:
@@ -92,9 +94,9 @@ def _section(claim: Claim, finding: Finding, results: Results) -> list[str]:
         lines.append(f"Command: {_command(claim)}")
     files = [name for name in claim.files if (results.folder / name).exists()]
     if files:
-        lines[-1] += ". Files: " + ", ".join(f"[{name}](../{name})" for name in files)
+        lines[-1] += ". Files: " + ", ".join(f"[{name}]({name})" for name in files)
     elif not claim.command and finding.measured:
-        lines.append(f"Computed from [{PUBLISHED}](../{PUBLISHED})")
+        lines.append(f"Computed from [{PUBLISHED}]({PUBLISHED})")
     if lines[-1] == "":
         lines.pop()
     return lines
