@@ -72,7 +72,7 @@ def details(results: Results) -> str:
         lines += ["", f"## {part}"]
         for claim in claims:
             lines += ["", *_section(claim, claim.finding(results), results)]
-    return re.sub(r"\]\((?=[a-z0-9_/]+\.(?:md|csv|json|png))", "](../", "\n".join(lines)) + "\n"  # a folder deeper
+    return re.sub(r"\]\((?=[\w/]+\.(?:md|csv|json|png))", "](../", "\n".join(lines)) + "\n"  # a folder deeper
 
 
 def _strong(verdict: Verdict) -> str:
