@@ -41,9 +41,7 @@ def _retention(results: Results) -> Finding:
         judged: dict[str, Judgement] = {}
         for column, words in ((OLD, "old"), (NEW, "new")):
             values = [_mean_over_tasks(rows, column, preset, method) for method in ("remix", "pmi")]
-            judgement = judge(
-                *values, ("REMIX", "PMI"), f"points on {words} tasks, mean over later tasks"
-            )
+            judgement = judge(*values, ("REMIX", "PMI"), f"points on {words} tasks, mean over later tasks")
             if judgement is not None:
                 judged[words] = judgement
                 measured.append(f"`{preset}`: {judgement.sentence}")
