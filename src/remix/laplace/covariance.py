@@ -118,7 +118,8 @@ class LaplaceCovariance(Portable):
         require_names("LaplaceCovariance", state, NAMES)
         return cls(state["diag"], state["weight"], state["coord"])
 
-    def to(self, *args: Any, **kwargs: Any) -> LaplaceCovariance:  # noqa: D102 (as in `Portable`)
+    def to(self, *args: Any, **kwargs: Any) -> LaplaceCovariance:
+        """All of it with `torch.Tensor.to`. Itself where nothing changes; gradients flow through."""
         given = [vars(self)[name] for name in NAMES]
         diag, weight, coord = moved = [v.to(*args, **kwargs) for v in given]
         if all(new is old for new, old in zip(moved, given, strict=True)):

@@ -79,7 +79,8 @@ class LaplaceNormal(Portable, Distribution):
         new._validate_args, new.report = self._validate_args, self.report
         return new
 
-    def to(self, *args: Any, **kwargs: Any) -> LaplaceNormal:  # noqa: D102 (as in `Portable`)
+    def to(self, *args: Any, **kwargs: Any) -> LaplaceNormal:
+        """All of it with `torch.Tensor.to`; basis and report stay. Itself where nothing changes; gradients flow through."""
         given = vars(self)["loc"]
         loc, covariance = given.to(*args, **kwargs), self.covariance.to(*args, **kwargs)
         if loc is given and covariance is self.covariance:

@@ -22,10 +22,7 @@ class Portable:
     """Something made of tensors that moves and converts as one tensor does."""
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
-        """On another device or in another dtype, arguments as those of `torch.Tensor.to`; itself if nothing changes.
-
-        Gradients flow through it.
-        """
+        """On another device or in another dtype, arguments as those of `torch.Tensor.to`."""
         raise NotImplementedError
 
     def double(self) -> Self:
