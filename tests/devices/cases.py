@@ -15,7 +15,7 @@ from remix.cli import main
 from remix.data import TaskStream
 from remix.deploy.dream_options import STRATEGIES
 from remix.inversion import Checkpoint
-from remix.laplace import LaplaceCovariance, LaplaceNormal, fit, kernels
+from remix.laplace import Dct2, LaplaceCovariance, LaplaceNormal, LearnableNormal, fit, kernels
 from remix.learning.engine import Engine, InterruptedInversion
 from remix.learning.engine_state import engine_tensors, replay_tensors, restore
 from remix.learning.model_file import load_model
@@ -61,11 +61,13 @@ def test_the_device_refuses_what_a_graphics_card_refuses(mistake):
 # --- the covariance ---
 
 
+def laplace_normal(basis: Dct2 | None = None) -> LaplaceNormal:
+    return LaplaceNormal(numbers(40), LaplaceCovariance(*(numbers(40) for _ in range(3))), basis)
+
+
 def test_a_laplace_normal():
-    parameters = [numbers(40) for _ in range(3)]
-    near = LaplaceNormal(numbers(40), LaplaceCovariance(*parameters))
-    there = LaplaceNormal(numbers(40).to(FAR), LaplaceCovariance(*(part.to(FAR) for part in parameters)))
-    rows = numbers(30, 40)
+    near, rows = laplace_normal(), numbers(30, 40)
+    there = near.to(FAR)
     found = there.log_prob(rows.to(FAR))
     assert found.device == FAR
     torch.testing.assert_close(found.cpu(), near.log_prob(rows), rtol=1e-4, atol=1e-4)
@@ -74,14 +76,26 @@ def test_a_laplace_normal():
 
 def test_a_seed_draws_the_same_everywhere(monkeypatch):
     monkeypatch.setattr(kernels, "native", lambda: None)  # which has noise of its own
-    parameters = [numbers(40) for _ in range(3)]
     draws = [
-        LaplaceNormal(numbers(40).to(device), LaplaceCovariance(*(part.to(device) for part in parameters)))
-        .sample((5,), generator=torch.Generator().manual_seed(3))
-        .cpu()
+        laplace_normal().to(device).sample((5,), generator=torch.Generator().manual_seed(3)).cpu()
         for device in (torch.device("cpu"), FAR)
     ]
     torch.testing.assert_close(draws[0], draws[1])
+
+
+def test_a_learnable_normal_is_trained_saved_and_loaded():
+    rows, found = numbers(30, 40), []
+    for device in (torch.device("cpu"), FAR):
+        model = LearnableNormal(laplace_normal(Dct2((2, 4, 5)))).to(device)
+        optimiser = torch.optim.SGD(model.parameters(), lr=1e-3)
+        (-model().log_prob(rows.to(device)).mean()).backward()
+        optimiser.step()
+        again = LearnableNormal(laplace_normal().to(device))
+        again.load_state_dict(model.state_dict())
+        normal = LaplaceNormal.from_state_dict(again.normal().state_dict())
+        assert (normal.loc.device, normal.basis) == (device, model.basis)
+        found.append(normal.log_prob(rows.to(device)).cpu())
+    torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-4)
 
 
 # --- learning ---

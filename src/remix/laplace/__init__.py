@@ -8,6 +8,7 @@ from remix.laplace import kl  # noqa: F401 (registers the divergences with torch
 from remix.laplace.basis import Dct2
 from remix.laplace.covariance import LaplaceCovariance
 from remix.laplace.fitting import FitReport, FitStep, FrobeniusRecipe, fit, fit_covariance
+from remix.laplace.learnable import LearnableNormal
 from remix.laplace.merging import merge
 from remix.laplace.normal import LaplaceNormal
 
@@ -18,6 +19,7 @@ __all__ = [
     "FrobeniusRecipe",
     "LaplaceCovariance",
     "LaplaceNormal",
+    "LearnableNormal",
     "fit",
     "fit_covariance",
     "merge",

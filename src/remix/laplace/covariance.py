@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,11 +13,13 @@ from torch.distributions import Distribution
 from remix.laplace import kernels, ops, validate
 from remix.laplace.factor import DOWN, SWEEPS, Factor
 from remix.laplace.plane import inner
+from remix.laplace.portable import Portable, copies, require_names
 from remix.laplace.reference import dense
 
 __all__ = ["DENSE_LIMIT", "Given", "LaplaceCovariance"]
 
 DENSE_LIMIT = 4096
+NAMES = ("diag", "weight", "coord")
 Triple = tuple[Tensor, Tensor, Tensor]
 
 
@@ -41,7 +43,7 @@ class Given:
         vars(whole)[self._name] = given
 
 
-class LaplaceCovariance:
+class LaplaceCovariance(Portable):
     """A full D x D covariance in three vectors; every operation is linear in D after one sort.
 
     Args:
@@ -99,12 +101,36 @@ class LaplaceCovariance:
         return f"LaplaceCovariance(dim={self.dim}{batch}, dtype={self.dtype}, device={self.device})"
 
     def tensors(self) -> dict[str, Tensor]:
-        """The three vectors by name, detached: what to save. ``LaplaceCovariance(**tensors)`` gives it back."""
-        return {name: getattr(self, name).detach() for name in ("diag", "weight", "coord")}
+        """The three vectors by name, detached. ``LaplaceCovariance(**tensors)`` gives it back."""
+        return {name: getattr(self, name).detach() for name in NAMES}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Copies of the three vectors by name: what to save."""
+        return copies(self.tensors())
+
+    @classmethod
+    def from_state_dict(cls, state: Mapping[str, Tensor]) -> LaplaceCovariance:
+        """The covariance of what `state_dict` gave.
+
+        Raises:
+            ValueError: if it is the state of something else, or not of a covariance.
+        """
+        require_names("LaplaceCovariance", state, NAMES)
+        return cls(state["diag"], state["weight"], state["coord"])
+
+    def to(self, *args: Any, **kwargs: Any) -> LaplaceCovariance:
+        """All of it with `torch.Tensor.to`. Itself where nothing changes; gradients flow through."""
+        given = [vars(self)[name] for name in NAMES]
+        diag, weight, coord = moved = [v.to(*args, **kwargs) for v in given]
+        if all(new is old for new, old in zip(moved, given, strict=True)):
+            return self
+        covariance = LaplaceCovariance(diag, weight, coord, self._validate)
+        covariance._shape = self._shape
+        return covariance
 
     def expand(self, batch_shape: torch.Size | tuple[int, ...]) -> LaplaceCovariance:
         """The same covariance with a larger batch shape (no copy)."""
-        diag, weight, coord = (vars(self)[name] for name in ("diag", "weight", "coord"))
+        diag, weight, coord = (vars(self)[name] for name in NAMES)
         expanded = LaplaceCovariance(diag, weight, coord, validate_args=False)  # the values have been looked at
         expanded._validate, expanded._shape = self._validate, self.diag.expand((*batch_shape, self.dim)).shape
         return expanded

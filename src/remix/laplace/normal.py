@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,8 +11,9 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints
 
 from remix.laplace import kernels
-from remix.laplace.covariance import DENSE_LIMIT, Given, LaplaceCovariance
+from remix.laplace.covariance import DENSE_LIMIT, NAMES, Given, LaplaceCovariance
 from remix.laplace.factor import UNWHITEN, sweeps_of
+from remix.laplace.portable import Portable, basis_of, basis_state, copies, require_names
 from remix.laplace.validate import broadcast, check_rows, checks_possible, compute_dtype, require_finite
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["LaplaceNormal", "standard_normal"]
 
 
-class LaplaceNormal(Distribution):
+class LaplaceNormal(Portable, Distribution):
     """N(loc, Sigma) with Sigma a `LaplaceCovariance`: exact density, draws and gradients, linear in D.
 
     Args:
@@ -78,6 +79,31 @@ class LaplaceNormal(Distribution):
         new._validate_args, new.report = self._validate_args, self.report
         return new
 
+    def to(self, *args: Any, **kwargs: Any) -> LaplaceNormal:
+        """All of it with `torch.Tensor.to`; basis and report stay. Itself where nothing changes; gradients flow through."""
+        given = vars(self)["loc"]
+        loc, covariance = given.to(*args, **kwargs), self.covariance.to(*args, **kwargs)
+        if loc is given and covariance is self.covariance:
+            return self
+        new = LaplaceNormal(loc, covariance, self.basis, self._validate_args)
+        new.report = self.report
+        return new
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Copies of the mean and the three vectors by name, and the layout of a `Dct2`: what to save."""
+        return {**copies({"loc": self.loc}), **self.covariance.state_dict(), **basis_state(self.basis)}
+
+    @classmethod
+    def from_state_dict(cls, state: Mapping[str, Tensor]) -> LaplaceNormal:
+        """The normal of what `state_dict` gave, without a report.
+
+        Raises:
+            ValueError: if it is the state of something else, or not of a normal.
+        """
+        require_names("LaplaceNormal", state, ("loc", *NAMES), ("dct",))
+        covariance = LaplaceCovariance(state["diag"], state["weight"], state["coord"])
+        return cls(state["loc"], covariance, basis_of(state))
+
     # --- moments ---
 
     @property
@@ -118,7 +144,7 @@ class LaplaceNormal(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         """log N(value; loc, Sigma) of rows (..., D), shape (...)."""
-        rows = check_rows("value", value, self.covariance.dim, self.loc)
+        rows = check_rows("value", value, self.covariance.dim, self.loc, "the LaplaceNormal")
         if self.basis is None:
             nll = self.covariance._nll(rows, self.loc)
         else:

@@ -73,9 +73,11 @@ def require_alike(name: str, tensor: Tensor, other_name: str, other: Tensor) -> 
         raise ValueError(
             f"{name} is on {tensor.device} but {other_name} is on {other.device}: move one of them with .to(device)"
         )
-    if compute_dtype(tensor.dtype) != compute_dtype(other.dtype):
+    own, wanted = compute_dtype(tensor.dtype), compute_dtype(other.dtype)
+    if own != wanted:
         raise ValueError(
-            f"{name} is {tensor.dtype} but {other_name} is {other.dtype}: convert one of them with .to(dtype)"
+            f"{name} is {tensor.dtype} but {other_name} is {other.dtype}: type {name}.to({wanted}), "
+            f"or .to({own}) on {other_name}"
         )
 
 
@@ -100,10 +102,10 @@ def check_parameters(diag: Tensor, weight: Tensor, coord: Tensor, values: bool) 
         require_finite("the variance diag + weight^2", diag.to(dtype) + weight.to(dtype).square())
 
 
-def check_rows(name: str, x: object, dim: int, like: Tensor) -> Tensor:
-    """Rows (..., D) that go with parameters ``like``."""
+def check_rows(name: str, x: object, dim: int, like: Tensor, owner: str = "the LaplaceCovariance") -> Tensor:
+    """Rows (..., D) that go with parameters ``like`` of ``owner``."""
     rows = require_float_vector(name, x)
     if rows.shape[-1] != dim:
         raise ValueError(f"{name} must have shape (..., {dim}), got {describe(rows)}")
-    require_alike(name, rows, "the parameters", like)
+    require_alike(name, rows, owner, like)
     return rows

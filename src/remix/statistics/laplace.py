@@ -103,7 +103,7 @@ class Laplace(Covariance):
 
     def to(self, device: torch.device | str) -> Self:
         """The same on another device."""
-        return type(self)(_moved(self.normal, device))
+        return type(self)(self.normal.to(device))
 
     def check(self, dim: int) -> None:
         """One normal of so many coordinates."""
@@ -122,20 +122,7 @@ def _fit_moments(
 ) -> LaplaceNormal:
     """Fitted in double precision."""
     normal = fit_covariance(covariance.double(), mean.double(), samples=max(samples, 1), known=known)
-    return _moved(normal, mean.device, dtype)
-
-
-def _moved(
-    normal: LaplaceNormal, device: torch.device | str | None = None, dtype: torch.dtype | None = None
-) -> LaplaceNormal:
-    """The same normal, detached, on another device or in another dtype; it keeps its report."""
-    sigma = normal.covariance
-    loc, diag, weight, coord = (
-        v.detach().to(device, dtype) for v in (normal.loc, sigma.diag, sigma.weight, sigma.coord)
-    )
-    moved = LaplaceNormal(loc, LaplaceCovariance(diag, weight, coord), normal.basis)
-    moved.report = normal.report
-    return moved
+    return normal.to(mean.device, dtype)
 
 
 def _with_moments(normal: LaplaceNormal, mean: Tensor, variance: Tensor | None) -> LaplaceNormal:
