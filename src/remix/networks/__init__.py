@@ -28,6 +28,7 @@ from remix.networks.registry import (
     seeded_backbone,
 )
 from remix.networks.routed_head import RoutedHead
+from remix.networks.transformer import Transformer
 from remix.networks.views import View, as_view, list_views
 from remix.networks.weights import file_options, load_classifier, load_weights, read_weights
 
@@ -47,6 +48,7 @@ __all__ = [
     "OpenedNetwork",
     "Point",
     "RoutedHead",
+    "Transformer",
     "View",
     "as_backbone",
     "as_view",
