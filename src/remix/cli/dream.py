@@ -154,6 +154,11 @@ def _opened(model: str | None, weights: str | None, statistics: str | None, netw
     options, names = read_options(network["options"]), read_names(network["names"])
     bare = model_of_weights(weights, network["backbone"], options, network["size"], mean, std, names)
     if statistics is None:
+        if not bare.classifier.backbone.has_batchnorm:
+            raise ValueError(
+                f"{network['backbone']} has no BatchNorm layers, so its weights alone do not say what its activations "
+                f"are like: measure it first (remix measure IMAGES --backbone {network['backbone']} --out m.remix)"
+            )
         return bare
     memory = Memory.load(statistics)
     classes = bare.classes
