@@ -11,7 +11,8 @@ import transformers
 
 _SIZES = {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "image_size": 32, "patch_size": 8}
 VISION_KINDS = ("vit", "deit", "dinov2", "dinov2-swiglu", "clip")
-WORDS = ("<|startoftext|>", "<|endoftext|>", "a", "photo", "of", "cat", "dog", ".", "bird")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz."
+WORDS = ("<|startoftext|>", "<|endoftext|>", *_LETTERS, *(letter + "</w>" for letter in _LETTERS))
 
 
 def make(kind: str) -> Any:
@@ -25,7 +26,7 @@ def make(kind: str) -> Any:
         model = transformers.Dinov2Model(transformers.Dinov2Config(**_SIZES, mlp_ratio=2, use_swiglu_ffn=swiglu))
     else:
         text = {"vocab_size": len(WORDS), "hidden_size": 12, "intermediate_size": 24, "num_hidden_layers": 2}
-        text |= {"num_attention_heads": 2, "max_position_embeddings": 8, "bos_token_id": 0, "eos_token_id": 1}
+        text |= {"num_attention_heads": 2, "max_position_embeddings": 20, "bos_token_id": 0, "eos_token_id": 1}
         model = transformers.CLIPModel(
             transformers.CLIPConfig(
                 text_config=text, vision_config={**_SIZES, "intermediate_size": 32}, projection_dim=10
@@ -46,15 +47,9 @@ def save(model: Any, folder: Path, **processor: Any) -> Path:
 
 
 def save_tokenizer(folder: Path) -> None:
-    """Beside a CLIP: a tokenizer of a few words."""
-    words = {}
-    for word in WORDS[:2]:
-        words[word] = len(words)
-    for word in WORDS[2:]:
-        words[word + "</w>"] = len(words)
-    merges = []
-    tokenizer = transformers.CLIPTokenizer(vocab=words, merges=merges)
-    tokenizer.save_pretrained(folder)
+    """Beside a CLIP: a tokenizer of letters."""
+    words = {word: number for number, word in enumerate(WORDS)}
+    transformers.CLIPTokenizer(vocab=words, merges=[]).save_pretrained(folder)
 
 
 @torch.no_grad()

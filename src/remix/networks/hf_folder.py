@@ -18,7 +18,7 @@ from remix.networks.registry import register_backbone
 from remix.networks.transformer import KINDS, Kind, Transformer, architecture, library
 from remix.networks.weights import check_numbers
 
-__all__ = ["ImageModel", "from_folder", "load_pretrained", "open_image_model", "read_config"]
+__all__ = ["ImageModel", "from_folder", "load_pretrained", "open_image_model", "quiet", "read_config"]
 
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 _RESAMPLE = ("bicubic", "bilinear", "lanczos")
@@ -102,12 +102,12 @@ def read_config(place: str, kinds: tuple[str, ...] = (*KINDS, "clip")) -> Any:
     folder = _folder(place)
     auto = library("transformers").AutoConfig
     try:
-        with _quiet():
+        with quiet():
             config = auto.from_pretrained(place, local_files_only=folder is not None, trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{place} is no model that can be read: {_first_line(error)}") from error
     if config.model_type not in kinds:
-        known = "vit, deit, dinov2 and clip"
+        known = "vit, deit, dinov2 and clip" if "vit" in kinds else "clip"
         raise ValueError(f"{place} holds a model of the kind {config.model_type!r}; those that can be used are {known}")
     return config
 
@@ -120,7 +120,7 @@ def load_pretrained(loader: Any, place: str, config: Any, optional: str | None =
 
     """
     try:
-        with _quiet(), torch.random.fork_rng(devices=[]):
+        with quiet(), torch.random.fork_rng(devices=[]):
             model, told = loader.from_pretrained(
                 place, config=config, local_files_only=_folder(place) is not None, use_safetensors=True,
                 dtype=torch.float32, output_loading_info=True,
@@ -161,7 +161,7 @@ def _prepared(place: str, kind: Kind, config: Any) -> Preprocessing:
     """How images are made for it: preprocessor_config.json, or what is usual for its kind."""
     mixin = library("transformers.image_processing_base").ImageProcessingMixin
     try:
-        with _quiet():
+        with quiet():
             told: Any = mixin.get_image_processor_dict(place, local_files_only=_folder(place) is not None)[0]
     except (OSError, ValueError):
         told = {}
@@ -218,7 +218,7 @@ def _state(kind: Kind, model: Any) -> dict[str, Tensor]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Without the reports and progress bars of `transformers`."""
     talk = library("transformers.utils.logging")
     level, bars = talk.get_verbosity(), talk.is_progress_bar_enabled()
