@@ -58,7 +58,9 @@ def _check_remix(words: list[str]) -> None:
     elif name == "reproduce":
         assert given["target"] in (None, *TARGETS), f"{given['target']!r} is no target"
     if given.get("backbone"):
-        assert given["backbone"] in list_backbones(), f"{given['backbone']!r} is no backbone"
+        assert given["backbone"] in list_backbones() or given["backbone"].startswith("hf:"), (
+            f"{given['backbone']!r} is no backbone"
+        )
 
 
 def _check_options(words: list[str]) -> None:

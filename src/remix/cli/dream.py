@@ -70,7 +70,8 @@ def dream(
         micro_batch: Most images in memory at once, if memory is short; slower.
         seed: Number from which images begin; the same seed and options give the same images.
         weights: Instead of a model: safetensors file with the weights of a network and its head.
-        backbone: With --weights: which network they are of (see: remix backbones).
+        backbone: With --weights: which network they are of (see: remix backbones); or hf:PATH, a network of the
+            transformers library with its own weights.
         statistics: With --weights: a file of remix.statistics.Memory, the prior of the images.
         names: With --weights: classes of the head's outputs in their order: a,b,c or a file with one per line.
         size: With --weights: side of the images in pixels.
@@ -111,7 +112,7 @@ def dream(
     network = {
         "backbone": backbone, "names": names, "size": size, "options": options, "mean": mean, "std": std,
     }  # fmt: skip
-    if weights is None:
+    if weights is None and not (backbone or "").startswith("hf:"):
         for option, value in network.items():
             if value is not None:
                 raise ValueError(f"--{option} goes with --weights; a model file knows it already")
@@ -122,7 +123,7 @@ def dream(
     opened = _opened(model, weights, statistics, network)
     plan = make_plan(opened.to(as_device(device)), wanted)
     console = Console()
-    if weights is not None and statistics is None:
+    if model is None and statistics is None:
         say(
             console,
             "note: weights alone: only the statistics of BatchNorm layers are known. "
@@ -138,13 +139,14 @@ def _opened(model: str | None, weights: str | None, statistics: str | None, netw
     from remix.learning import load_model
     from remix.statistics import Memory
 
-    if model is not None and weights is not None:
-        raise ValueError(f"give either the model {model} or --weights {weights}, not both")
+    bare_backbone = network["backbone"] or ""
+    if model is not None and (weights is not None or bare_backbone):
+        raise ValueError(f"give either the model {model} or a network ({weights or bare_backbone}), not both")
     if model is not None:
         if statistics is not None:
             raise ValueError("--statistics goes with --weights; a model file has its own")
         return load_model(model)
-    if weights is None:
+    if weights is None and not bare_backbone:
         raise ValueError("name a model file (remix measure makes one), or give --weights and --backbone")
     if network["backbone"] is None:
         raise ValueError("weights alone do not say what network they belong to: give --backbone (remix backbones)")
@@ -152,6 +154,11 @@ def _opened(model: str | None, weights: str | None, statistics: str | None, netw
     options, names = read_options(network["options"]), read_names(network["names"])
     bare = model_of_weights(weights, network["backbone"], options, network["size"], mean, std, names)
     if statistics is None:
+        if not bare.classifier.backbone.has_batchnorm:
+            raise ValueError(
+                f"{network['backbone']} has no BatchNorm layers, so its weights alone do not say what its activations "
+                f"are like: measure it first (remix measure IMAGES --backbone {network['backbone']} --out m.remix)"
+            )
         return bare
     memory = Memory.load(statistics)
     classes = bare.classes

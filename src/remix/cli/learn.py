@@ -67,7 +67,8 @@ def learn(
         source: The folder of the first images, one sub-folder per class; or a model file.
         images: The folder of new images, where source is a model.
         out: The model file to write, usually NAME.remix.
-        backbone: The network to begin with (see: remix backbones); resnet32 by default.
+        backbone: The network to begin with (see: remix backbones); resnet32 by default. hf:PATH for one of the
+            transformers library with its weights.
         weights: Safetensors file with weights to begin with, such as of a network trained on ImageNet.
         extend: Add images to classes that the model knows already; without it a known class is an error.
         check: Folder of labelled images to test on, before and after; nothing is learned from it.

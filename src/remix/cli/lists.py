@@ -56,6 +56,8 @@ def _family_and_depth(name: str) -> tuple[str, int]:
 
 def _backbone_line(name: str) -> str:
     """Name, images, features, parameters and options."""
+    if name == "transformer":
+        return f"{name:<10} --backbone hf:PATH_OR_NAME: a ViT, DeiT, DINOv2 or CLIP of the transformers library"
     import torch
 
     from remix.networks import backbone_options, create_backbone

@@ -22,8 +22,8 @@ __all__ = ["measure", "show_measuring"]
 def measure(
     images: str,
     *,
-    weights: str,
     backbone: str,
+    weights: str | None = None,
     out: str,
     names: str | None = None,
     classes: str | None = None,
@@ -46,8 +46,8 @@ def measure(
 
     Args:
         images: Folder with one sub-folder of images per class.
-        weights: Safetensors file with the network's weights, its head (fc, linear or head) included.
-        backbone: Which network it is (see: remix backbones).
+        backbone: Which network it is (see: remix backbones); or hf:PATH, one of the transformers library.
+        weights: Safetensors file with the network's weights, its head (fc, linear or head) included; not with hf:PATH.
         out: The model file to write, usually NAME.remix.
         names: Classes of the head's outputs in their order: a,b,c or a file with one per line. Without it the order
             is found from what the network says about the images.
@@ -81,6 +81,8 @@ def measure(
     path = Path(out)
     if path.exists() and not overwrite:
         raise ValueError(f"{path} is there already: --overwrite replaces it, or choose another --out")
+    if weights is None and not backbone.startswith("hf:"):
+        raise ValueError(f"give the weights of {backbone} with --weights")
     if batch < 1:
         raise ValueError(f"--batch must be at least 1, got {batch}")
     wanted, looked_at = split_words(kinds), split_words(views)

@@ -28,6 +28,7 @@ def folder(
     seed: int = 0,
     lazy: bool | None = None,
     normalisation: Normalisation | None = None,
+    resample: str = "bicubic",
 ) -> Splits:
     """Your images, one sub-folder per class; type the path instead.
 
@@ -42,6 +43,7 @@ def folder(
         seed: of that split.
         lazy: decode again each time (True), keep the pixels in memory (False), or by size: up to 1 GiB in memory.
         normalisation: of the channels; that of ImageNet if not given (its grey average for one channel).
+        resample: how sizes are changed: bicubic, bilinear or lanczos.
 
     Raises:
         MissingData, DataError: see :func:`scan`; also for a class of which no file is usable.
@@ -50,7 +52,7 @@ def folder(
     if normalisation is None:
         grey = Normalisation((sum(IMAGENET.mean) / 3,), (sum(IMAGENET.std) / 3,))
         normalisation = IMAGENET if channels == 3 else grey
-    preprocessing = Preprocessing(size, channels, normalisation.mean, normalisation.std)
+    preprocessing = Preprocessing(size, channels, normalisation.mean, normalisation.std, resample)
     found = scan(root)
     listed = {
         part: [(path, label) for label, files in enumerate(by_class) for path in files]

@@ -93,24 +93,27 @@ def prepare(file):
     image = image.convert("{mode}")
     side = min(image.size)
     left, top = (image.width - side) / 2, (image.height - side) / 2
-    image = image.resize(({size}, {size}), Image.Resampling.BICUBIC, box=(left, top, left + side, top + side))
+    image = image.resize(({size}, {size}), Image.Resampling.{RESAMPLE}, box=(left, top, left + side, top + side))
     pixels = np.asarray(image, dtype=np.float32).reshape({size}, {size}, {channels}) / 255
     return ((pixels - np.float32({mean})) / np.float32({std})).transpose(2, 0, 1)
 """
 
+_KERNELS = {"bicubic": "bicubic (a = -0.5)", "bilinear": "bilinear", "lanczos": "lanczos"}  # in words
+
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """The shorter side is brought to ``size`` (bicubic, antialiased), the middle is kept, channels are converted.
+    """The shorter side is brought to ``size`` (antialiased), the middle is kept, channels are converted.
 
     Attributes:
         size: height and width of the result in pixels.
         channels: 3 for RGB, 1 for grey.
         mean: of each channel, for :attr:`normalisation`.
         std: of each channel, for :attr:`normalisation`.
+        resample: how sizes are changed: bicubic, bilinear or lanczos.
 
     Raises:
-        DataError: for numbers out of range.
+        DataError: for numbers out of range, or another way to resample.
 
     """
 
@@ -118,8 +121,11 @@ class Preprocessing:
     channels: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    resample: str = "bicubic"
 
     def __post_init__(self) -> None:
+        if str(self.resample) not in _KERNELS:
+            raise DataError(f"resample must be {', '.join(_KERNELS)}, got {str(self.resample)[:60]!r}")
         if not 1 <= self.size <= 4096 or self.channels not in (1, 3):
             raise DataError(f"size must be within 1..4096 and channels 1 or 3, got {self.size} and {self.channels}")
         if self.normalisation.channels != self.channels:
@@ -169,7 +175,7 @@ class Preprocessing:
         side = min(width, height)
         left, top = (width - side) / 2, (height - side) / 2
         box = (left, top, left + side, top + side)
-        return image.resize((self.size, self.size), Image.Resampling.BICUBIC, box=box)
+        return image.resize((self.size, self.size), Image.Resampling[self.resample.upper()], box=box)
 
     def recipe(self) -> dict[str, Any]:
         """What another program has to do to a picture: in words, and as a function of Pillow and numpy."""
@@ -181,18 +187,27 @@ class Preprocessing:
                 + ("RGB" if self.channels == 3 else "grey, 0.299 R + 0.587 G + 0.114 B"),
                 "take the square in the middle: with side = min(width, height), from left = (width - side) / 2 and "
                 "top = (height - side) / 2, which may lie half-way between two pixels",
-                f"resize it once, straight from there to {size} x {size} pixels: bicubic (a = -0.5), antialiased where "
-                "it shrinks, rounded to 8 bits; at the square's edges pixels beyond it count too, where there are any",
+                f"resize it once, straight from there to {size} x {size} pixels: {_KERNELS[self.resample]}, "
+                "antialiased where it shrinks, rounded to 8 bits; at the square's edges pixels beyond it count too, "
+                "where there are any",
                 "divide by 255, subtract mean, divide by std (per channel); channels first",
             ],
             "python": _PROGRAM.format(
-                mode=mode, size=size, channels=self.channels, mean=list(self.mean), std=list(self.std)
+                mode=mode,
+                size=size,
+                channels=self.channels,
+                mean=list(self.mean),
+                std=list(self.std),
+                RESAMPLE=self.resample.upper(),
             ),
         }
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, for JSON."""
-        return asdict(self) | {"mean": list(self.mean), "std": list(self.std)}
+        values = asdict(self) | {"mean": list(self.mean), "std": list(self.std)}
+        if self.resample == "bicubic":
+            del values["resample"]  # as files of earlier versions have it
+        return values
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Preprocessing:
@@ -207,4 +222,4 @@ class Preprocessing:
             mean, std = (tuple(float(v) for v in values[key]) for key in ("mean", "std"))
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"preprocessing needs size, channels, mean and std, got {values!r}") from error
-        return cls(size, channels, mean, std)
+        return cls(size, channels, mean, std, values.get("resample", "bicubic"))

@@ -37,7 +37,7 @@ _DREAM_STEPS = 100
 
 
 def model_of_weights(
-    weights: str | Path,
+    weights: str | Path | None,
     backbone: str,
     options: Mapping[str, Any] | None = None,
     size: int | None = None,
@@ -48,12 +48,12 @@ def model_of_weights(
     """Weights in a safetensors file as a model without statistics.
 
     Args:
-        weights: the file, with the head.
-        backbone: name of the backbone.
+        weights: the file, with the head; None for a backbone that has its own.
+        backbone: name of the backbone, also ``hf:PATH_OR_NAME``.
         options: of the backbone.
         size: side of the images in pixels; by default the backbone's.
         mean, std: of each channel; by default those of ImageNet for colour, 0 and 1 for grey.
-        names: of the head's outputs in their order; by default their numbers.
+        names: of the head's outputs in their order; by default what the weights tell, or numbers.
 
     Raises:
         ValueError: if the file does not fit the backbone, or the names do not fit the head.
@@ -61,14 +61,15 @@ def model_of_weights(
 
     """
     found = open_network(backbone, options, weights, size, mean, std)
+    source = weights or backbone
     if found.head is None:
-        raise ValueError(f"{weights} holds no head (fc, linear or head), so it names no classes")
+        raise ValueError(f"{source} holds no head (fc, linear or head), so it names no classes")
     outputs = found.head.num_classes
-    classes = tuple(map(str, range(outputs))) if names is None else tuple(names)
+    classes = found.names or tuple(map(str, range(outputs))) if names is None else tuple(names)
     if len(classes) != outputs:
-        raise ValueError(f"--names has {len(classes)} names, but the head in {weights} has {outputs} outputs")
+        raise ValueError(f"--names has {len(classes)} names, but the head in {source} has {outputs} outputs")
     classifier = Classifier(found.backbone, found.head).eval()
-    return Model(classifier, backbone, found.options, classes, found.preprocessing, None, found.provenance)
+    return Model(classifier, found.name, found.options, classes, found.preprocessing, None, found.provenance)
 
 
 def adopted_model(

@@ -120,6 +120,7 @@ def read_folder(folder: str | Path, preprocessing: Preprocessing, classes: Seque
         channels=preprocessing.channels,
         holdout=0.0,
         normalisation=preprocessing.normalisation,
+        resample=preprocessing.resample,
     )
     if classes is None:
         return splits

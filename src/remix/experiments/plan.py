@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from remix.data.task_stream import task_sizes
 from remix.experiments.config import DataConfig, RunConfig
 from remix.learning.history import check_class_names
 from remix.learning.team import Team
-from remix.networks import Backbone, open_network
+from remix.networks import Backbone, OpenedNetwork, open_network
 from remix.support.settings import SettingError
 from remix.support.text import shown
 
@@ -136,7 +136,7 @@ def plan_run(config: RunConfig, stream: TaskStream | None) -> RunPlan:
     return RunPlan(tuple(plans), stream is not None)
 
 
-def check_run(config: RunConfig, stream: TaskStream | None) -> Backbone:
+def check_run(config: RunConfig, stream: TaskStream | None) -> OpenedNetwork:
     """Whether method, network and data fit, every task can be learned and tested, and the result saved as a model.
 
     Args:
@@ -150,11 +150,12 @@ def check_run(config: RunConfig, stream: TaskStream | None) -> Backbone:
         ValueError: (SettingError, DataError) if not.
 
     """
-    backbone = create_network(config)
+    network = _opened(config)
+    backbone = network.backbone
     config.settings.check(backbone)
     config.settings.head_kind(config.network.head)  # raises for one that it cannot learn with
     if stream is None:
-        return backbone
+        return network
     if tuple(backbone.input_shape) != stream[0].train.input_shape:
         raise SettingError(
             f"network.backbone {config.network.backbone!r} takes images {tuple(backbone.input_shape)}, those of "
@@ -168,8 +169,10 @@ def check_run(config: RunConfig, stream: TaskStream | None) -> Backbone:
                 f"task {index + 1} ({', '.join(stream[index].classes)}) has no test images in {stream.name}; give its "
                 "classes some, or learn them in one task with others (data.tasks)"
             )
-    _ = stream.splits.preprocessing  # raises for images that are not square
-    return backbone
+    prepared = stream.splits.preprocessing  # raises for images that are not square
+    if config.network.backbone.startswith("hf:"):  # it was trained on images that were normalised in its own way
+        prepared = replace(prepared, mean=network.preprocessing.mean, std=network.preprocessing.std)
+    return replace(network, preprocessing=prepared)
 
 
 def create_network(config: RunConfig) -> Backbone:
@@ -179,13 +182,18 @@ def create_network(config: RunConfig) -> Backbone:
         SettingError: for a bad value of an option, or weights that do not fit.
 
     """
+    return _opened(config).backbone
+
+
+def _opened(config: RunConfig) -> OpenedNetwork:
     network = config.network
+    folder = network.backbone.startswith("hf:")
     try:
-        return open_network(network.backbone, network_options(config), network.weights, seed=config.seed).backbone
+        return open_network(network.backbone, network_options(config), network.weights, seed=config.seed)
     except FileNotFoundError as error:
-        raise SettingError(f"network.weights: {error}") from error
+        raise SettingError(f"network.{'backbone' if folder else 'weights'}: {error}") from error
     except ValueError as error:
-        raise SettingError(f"network.options: {error}") from error
+        raise SettingError(f"network.{'backbone' if folder else 'options'}: {error}") from error
 
 
 def network_options(config: RunConfig) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from remix.data import TaskStream
 from remix.deploy.figures import GridRow, save_grid
 from remix.experiments.config import RunConfig
 from remix.experiments.events import Event, MetricsFile, read_events
-from remix.experiments.plan import check_run, network_options, plan_run
+from remix.experiments.plan import check_run, plan_run
 from remix.experiments.run_directory import RunDirectory
 from remix.experiments.run_monitor import RunMonitor
 from remix.experiments.run_state import RunState, Saving, check_place
@@ -26,7 +26,7 @@ from remix.learning.metrics import AccuracyMatrix
 from remix.learning.model_file import Model, save_model
 from remix.learning.team import Team
 from remix.learning.trainer import EpochReport
-from remix.networks import Backbone, Classifier, create_head
+from remix.networks import Classifier, OpenedNetwork, create_head
 from remix.statistics import Laplace, Memory
 from remix.support.clock import RunClock
 from remix.support.display import Display
@@ -72,11 +72,11 @@ def execute(
         KeyboardInterrupt: after Ctrl-C; an inversion under way was saved.
 
     """
-    backbone = check_run(config, stream)
+    network = check_run(config, stream)
     team = team or Team()
     display = display or Display(Console(quiet=True))
     with directory.open(config) if team.first else nullcontext():
-        run = _Run(config, stream, backbone, directory, team, display, saving or Saving(), log, test_every)
+        run = _Run(config, stream, network, directory, team, display, saving or Saving(), log, test_every)
         return run.finish()
 
 
@@ -84,7 +84,7 @@ def execute(
 class _Run:
     config: RunConfig
     stream: TaskStream
-    backbone: Backbone
+    network: OpenedNetwork
     directory: RunDirectory
     team: Team
     display: Display
@@ -95,11 +95,11 @@ class _Run:
     def __post_init__(self) -> None:
         config, directory = self.config, self.directory
         options = {"bias": True} if config.network.bias else {}
-        head = create_head(config.settings.head_kind(config.network.head), self.backbone.feature_dim, **options)
+        head = create_head(config.settings.head_kind(config.network.head), self.network.backbone.feature_dim, **options)
         self.engine = Engine(
-            Classifier(self.backbone, head),
+            Classifier(self.network.backbone, head),
             config.settings,
-            self.stream.normalisation,
+            self.network.preprocessing.normalisation,
             config.augment,
             batch_size=config.batch_size,
             seed=config.seed,
@@ -220,10 +220,10 @@ class _Run:
         if self.team.first and not self.directory.model.is_file():
             model = Model(
                 engine.student,
-                config.network.backbone,
-                network_options(config),
+                self.network.name,
+                self.network.options,
                 self.stream.classes,
-                self.stream.splits.preprocessing,
+                self.network.preprocessing,
                 engine.memory,
                 {"method": config.method, "data": config.data.name, "seed": str(config.seed)},
             )

@@ -28,6 +28,8 @@ from remix.networks.registry import (
     seeded_backbone,
 )
 from remix.networks.routed_head import RoutedHead
+from remix.networks.text_tower import TextTower, open_text_tower
+from remix.networks.transformer import Transformer
 from remix.networks.views import View, as_view, list_views
 from remix.networks.weights import file_options, load_classifier, load_weights, read_weights
 
@@ -47,6 +49,8 @@ __all__ = [
     "OpenedNetwork",
     "Point",
     "RoutedHead",
+    "TextTower",
+    "Transformer",
     "View",
     "as_backbone",
     "as_view",
@@ -65,6 +69,7 @@ __all__ = [
     "load_weights",
     "open_module",
     "open_network",
+    "open_text_tower",
     "preprocessing_for",
     "read_weights",
     "register_backbone",

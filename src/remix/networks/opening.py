@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from remix.data import IMAGENET, Preprocessing
 from remix.networks.adapt import BlockPath, as_backbone
 from remix.networks.backbone import Backbone
 from remix.networks.heads import Head
+from remix.networks.hf_folder import open_image_model
 from remix.networks.registry import backbone_options, seeded_backbone
 from remix.networks.weights import file_options, load_weights
 
@@ -30,6 +31,7 @@ class OpenedNetwork:
         options: of ``create_backbone(name, **options)``.
         preprocessing: of images.
         head: that came with the weights, or None.
+        names: of the head's outputs, where the weights tell.
         provenance: where it comes from, as short texts by keyword.
 
     """
@@ -40,6 +42,7 @@ class OpenedNetwork:
     preprocessing: Preprocessing
     head: Head | None = None
     provenance: Mapping[str, str] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
 
     @property
     def trained(self) -> bool:
@@ -56,7 +59,7 @@ def open_network(
     std: Sequence[float] | None = None,
     seed: int = 0,
 ) -> OpenedNetwork:
-    """Open a registered network.
+    """Open a registered network, or with ``hf:PATH_OR_NAME`` one of the `transformers` library with its weights.
 
     Args:
         name: of the backbone.
@@ -71,10 +74,11 @@ def open_network(
         FileNotFoundError: if there is no such file.
 
     """
+    if name.startswith("hf:"):
+        return _open_folder(name, options or {}, weights, size, mean, std)
     chosen: dict[str, Any] = {**(file_options(name, weights) if weights is not None else {}), **(options or {})}
     if size is not None:
-        if size < 1:
-            raise ValueError(f"the size of images must be at least 1 pixel, got {size}")
+        _check_size(size)
         usual: Any = backbone_options(name).get("input_shape")
         if not isinstance(usual, Sequence) or "input_shape" in chosen:
             raise ValueError(f"the size of images for {name!r} is fixed: leave size (--size) out")
@@ -87,6 +91,37 @@ def open_network(
     head = None if weights is None else load_weights(backbone, weights)
     provenance = {} if weights is None else {"weights": Path(weights).name}
     return OpenedNetwork(backbone, name, chosen, preprocessing_for(backbone, mean, std), head, provenance)
+
+
+def _open_folder(
+    name: str,
+    options: Mapping[str, Any],
+    weights: str | Path | None,
+    size: int | None,
+    mean: Sequence[float] | None,
+    std: Sequence[float] | None,
+) -> OpenedNetwork:
+    """A network of the `transformers` library."""
+    if weights is not None:
+        raise ValueError(f"{name} has its own weights: leave weights (--weights) out")
+    if unknown := options.keys() - backbone_options(name).keys():
+        raise ValueError(f"{name} has no option {min(unknown)!r}; it takes: {', '.join(backbone_options(name))}")
+    if size is not None:
+        _check_size(size)
+    place = name.removeprefix("hf:")
+    found = open_image_model(place, **options, size=size)
+    _, height, _ = found.backbone.input_shape
+    usual = found.preprocessing
+    preprocessing = replace(usual, size=height, mean=tuple(mean or usual.mean), std=tuple(std or usual.std))
+    weights_name = f"hf:{Path(place).name if Path(place).is_dir() else place}"
+    return OpenedNetwork(
+        found.backbone, "transformer", found.options, preprocessing, found.head, {"weights": weights_name}, found.names
+    )
+
+
+def _check_size(size: int) -> None:
+    if size < 1:
+        raise ValueError(f"the size of images must be at least 1 pixel, got {size}")
 
 
 def open_module(

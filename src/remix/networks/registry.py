@@ -22,7 +22,7 @@ def register_backbone(name: str, **fixed: object) -> Callable[[Factory], Factory
     """Decorate a class or function that returns a backbone, so that ``create_backbone(name)`` finds it.
 
     Args:
-        name: what the user types.
+        name: what the user types. After one that ends with a colon comes a word, the first argument of the factory.
         fixed: arguments of the factory that this name settles, such as ``depth=32``. They are not options any more.
 
     Raises:
@@ -40,8 +40,12 @@ def register_backbone(name: str, **fixed: object) -> Callable[[Factory], Factory
 
 
 def list_backbones(pattern: str = "*") -> list[str]:
-    """Return the names that match a shell pattern such as ``"resnet*"``, shortest first, then by alphabet."""
-    return sorted((name for name in _factories if fnmatch(name, pattern)), key=lambda name: (len(name), name))
+    """Return the names that match a shell pattern such as ``"resnet*"``, shortest first, then by alphabet.
+
+    Names that go on after a colon, such as ``hf:PATH``, are not among them.
+    """
+    names = (name for name in _factories if fnmatch(name, pattern) and not name.endswith(":"))
+    return sorted(names, key=lambda name: (len(name), name))
 
 
 def backbone_options(name: str) -> dict[str, object]:
@@ -86,6 +90,9 @@ def seeded_backbone(name: str, seed: int, **options: object) -> Backbone:
 
 
 def _find(name: str) -> Callable[..., Backbone]:
+    family, colon, rest = name.partition(":")
+    if colon and rest and family + colon in _factories:
+        return partial(_factories[family + colon], rest)
     if name not in _factories:
         names = list_backbones()
         raise ValueError(f"no backbone is called {name!r}{did_you_mean(name, names)}; known: {', '.join(names)}")

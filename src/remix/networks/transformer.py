@@ -1,0 +1,234 @@
+"""Vision transformers in blocks: ViT, DeiT, DINOv2 and the image tower of CLIP, with the layers of `transformers`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import interpolate
+
+from remix.data import CLIP, IMAGENET, Normalisation
+from remix.networks.backbone import Backbone, Block
+from remix.networks.hooks import Point
+from remix.networks.registry import register_backbone
+from remix.networks.views import CHANNELS, View, as_view
+
+__all__ = ["KINDS", "MissingPackageError", "Transformer", "architecture", "library"]
+
+_NUMBERS = (
+    "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "mlp_ratio", "image_size",
+    "patch_size", "num_channels", "projection_dim",
+)  # fmt: skip
+_SETTINGS = (*_NUMBERS, "hidden_act", "layer_norm_eps", "qkv_bias", "use_swiglu_ffn")
+_MOST_LAYERS, _LARGEST = 200, 1 << 16  # a model file must not choose what building its network costs
+
+
+class Kind(NamedTuple):
+    """A kind of transformer.
+
+    Attributes:
+        module: of `transformers` that defines it.
+        name: that its classes begin with.
+        layer: its layer's class, without that name.
+        attention: the attention's name in a layer; the MLP is always called mlp.
+        tokens: that stand before those of the patches; the first is the CLS token.
+        first_norm: whether tokens are normalised before the first layer.
+        normalisation: of its images where a folder does not say.
+
+    """
+
+    module: str
+    name: str
+    layer: str = "Layer"
+    attention: str = "attention"
+    tokens: int = 1
+    first_norm: bool = False
+    normalisation: Normalisation = IMAGENET
+
+
+KINDS = {
+    "vit": Kind("vit", "ViT", normalisation=Normalisation((0.5,) * 3, (0.5,) * 3)),
+    "deit": Kind("deit", "DeiT", tokens=2),
+    "dinov2": Kind("dinov2", "Dinov2"),
+    "clip_vision_model": Kind("clip", "CLIP", "EncoderLayer", "self_attn", first_norm=True, normalisation=CLIP),
+}
+"""By ``model_type`` of a config.json."""
+
+
+class MissingPackageError(ValueError):
+    """A package that is not installed, and what to type."""
+
+
+def library(name: str) -> Any:
+    """A module of `transformers`. Raises MissingPackageError without it."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise MissingPackageError(
+            "this network needs the transformers library: pip install 'remix-dfcil[vit]'"
+        ) from error
+
+
+def architecture(config: Any) -> str:
+    """What of a `transformers` config settles the network, as JSON text; dropout is left out."""
+    chosen = {key: getattr(config, key) for key in _SETTINGS if hasattr(config, key)}
+    return json.dumps({"model_type": config.model_type, **chosen})
+
+
+@register_backbone("transformer")
+class Transformer(Backbone):
+    """A vision transformer: patch embedding, tokens with positions, layers, last norm of the CLS token.
+
+    Block 0 gives maps (N, D, H / patch, W / patch), the following tokens (N, L, D), the last the pooled feature (N, F).
+    Images of any size that patches fit into are taken: positions are interpolated.
+
+    Args:
+        config: JSON text with ``model_type`` and settings of that kind, see `architecture`.
+        input_shape: (C, H, W) of one image; by default that of the config.
+        view: how tokens are read where statistics are taken: token-positions as published, or token-channels.
+
+    Raises:
+        MissingPackageError: without `transformers`.
+        ValueError: for a kind that is not known, settings that do not fit, or images that patches do not fit into.
+
+    """
+
+    def __init__(
+        self,
+        config: str = '{"model_type": "vit"}',
+        *,
+        input_shape: tuple[int, int, int] | None = None,
+        view: str = "token-positions",
+    ) -> None:
+        settings = _settings(config)
+        kind = KINDS[settings.pop("model_type")]
+        models = library(f"transformers.models.{kind.module}")
+        projected = "projection_dim" in settings
+        try:
+            known = getattr(models, f"{kind.name}VisionConfig" if kind.module == "clip" else f"{kind.name}Config")
+            described = known(**settings, attn_implementation="sdpa")
+            width, patch = described.hidden_size, described.patch_size
+            grid = described.image_size // patch
+            shape = input_shape or (described.num_channels, grid * patch, grid * patch)
+            super().__init__(shape, described.projection_dim if projected else width)
+            self.patch, self.kind, self.view = patch, kind, as_view(view)
+            _check_size(*self.input_shape[1:], patch)
+            layer = getattr(
+                library(f"transformers.models.{kind.module}.modeling_{kind.module}"), kind.name + kind.layer
+            )
+            eps = described.layer_norm_eps
+            self.patches = nn.Conv2d(described.num_channels, width, patch, patch, bias=kind.module != "clip")
+            self.pre = _Tokens(kind.tokens, grid, width, eps if kind.first_norm else None)
+            self.layers = nn.ModuleList(_Layer(layer(described)) for _ in range(described.num_hidden_layers))
+            self.post = _Last(width, eps, self.feature_dim if projected else None)
+        except MissingPackageError:
+            raise
+        except (TypeError, KeyError, AttributeError, ZeroDivisionError, RuntimeError) as error:
+            raise ValueError(f"the config of a {kind.name} does not fit: {str(error).partition(chr(10))[0]}") from error
+
+    def blocks(self) -> list[Block]:
+        """Return the patch embedding, the tokens, every layer and the last norm."""
+        layers = [Block(f"layers.{number}", layer, self.view) for number, layer in enumerate(self.layers)]
+        return [
+            Block("patches", self.patches),
+            Block("pre", self.pre, CHANNELS),
+            *layers,
+            Block("post", self.post, self.view),
+        ]
+
+    def watched(self, start: int = 0) -> list[tuple[Point, View]]:
+        """The inputs of blocks, and of the attention and the MLP of every layer."""
+        inside = [
+            (Point(f"layers.{number}.layer.{part}", "input"), self.view)
+            for number in range(max(start - 2, 0), len(self.layers))
+            for part in (self.kind.attention, "mlp")
+        ]
+        return [*self.block_inputs(start), *inside]
+
+    def features(self, x: Tensor, start: int = 0, stop: int | None = None) -> Tensor:
+        """See `Backbone.features`. Raises ValueError also for images that patches do not fit into."""
+        if not start and x.dim() == 4:
+            _check_size(x.shape[2], x.shape[3], self.patch)
+        return super().features(x, start, stop)
+
+
+class _Tokens(nn.Module):
+    """Maps (N, D, h, w) -> tokens (N, L, D): flattened, behind the CLS token, with positions, perhaps normalised."""
+
+    def __init__(self, tokens: int, grid: int, width: int, eps: float | None) -> None:
+        super().__init__()
+        self.tokens = nn.Parameter(0.02 * torch.randn(1, tokens, width))
+        self.positions = nn.Parameter(0.02 * torch.randn(1, tokens + grid * grid, width))
+        self.norm = nn.Identity() if eps is None else nn.LayerNorm(width, eps=eps)
+        self.grid = grid
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Run the step."""
+        tokens = torch.cat([self.tokens.expand(len(maps), -1, -1), maps.flatten(2).mT], 1)
+        result: Tensor = self.norm(tokens + self._positions(maps.shape[2], maps.shape[3]))
+        return result
+
+    def _positions(self, height: int, width: int) -> Tensor:
+        """Those of another size are interpolated."""
+        if height == width == self.grid:
+            return self.positions
+        own, patches = self.positions.split([self.tokens.shape[1], self.grid * self.grid], 1)
+        grid = patches.mT.unflatten(2, (self.grid, self.grid))
+        return torch.cat([own, interpolate(grid, (height, width), mode="bicubic").flatten(2).mT], 1)
+
+
+class _Layer(nn.Module):
+    """A layer of `transformers` without a mask: (N, L, D) -> (N, L, D)."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Run the step."""
+        result: Tensor = self.layer(x, None)
+        return result
+
+
+class _Last(nn.Module):
+    """The last norm of the CLS token, and CLIP's projection: (N, L, D) -> (N, F)."""
+
+    def __init__(self, width: int, eps: float, features: int | None) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width, eps=eps)
+        self.projection = nn.Identity() if features is None else nn.Linear(width, features, bias=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Run the step."""
+        result: Tensor = self.projection(self.norm(tokens[:, 0]))
+        return result
+
+
+def _check_size(height: int, width: int, patch: int) -> None:
+    if height % patch or width % patch or not height or not width:
+        near = max(1, round(height / patch)) * patch
+        raise ValueError(
+            f"images of {height} x {width} pixels cannot be cut into patches of {patch} x {patch}: choose a multiple "
+            f"of {patch}, such as {near}"
+        )
+
+
+def _settings(text: str) -> dict[str, Any]:
+    """A config that was checked: a model file may come from anywhere."""
+    try:
+        settings: Any = json.loads(text)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"the config of a transformer is no JSON text: {str(text)[:60]!r}") from error
+    if not isinstance(settings, Mapping) or settings.get("model_type") not in KINDS:
+        raise ValueError(f"the config of a transformer must name a model_type: {', '.join(KINDS)}")
+    if unknown := settings.keys() - {"model_type", *_SETTINGS}:
+        raise ValueError(f"the config of a transformer has no {min(unknown)[:60]!r}")
+    for key in (one for one in _NUMBERS if one in settings):
+        most = _MOST_LAYERS if key == "num_hidden_layers" else _LARGEST
+        if type(settings[key]) is not int or not 1 <= settings[key] <= most:
+            raise ValueError(f"{key} of a transformer must be a number from 1 to {most}, got {str(settings[key])[:60]}")
+    return dict(settings)
