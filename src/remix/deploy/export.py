@@ -122,12 +122,13 @@ class PlainNetwork(nn.Module):
         backbone: Any = model.classifier.backbone
         self.backbone = copy.deepcopy(backbone).cpu().float()
         self.fc = model.classifier.head.plain().cpu().float()
+        self._at = model.classifier.head.at
         self.eval()
         self.requires_grad_(False)
 
     def forward(self, images: Tensor) -> Tensor:
         """Map normalised images (N, C, H, W) to logits (N, classes)."""
-        logits: Tensor = self.fc(self.backbone.pooled(images))
+        logits: Tensor = self.fc(self.backbone.pooled(images, at=self._at))
         return logits
 
 

@@ -1,0 +1,214 @@
+"""Parts that exact heads share: sums of the features of a step, and a head solved from all sums so far."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from torch import Tensor
+
+from remix.data import ImageDataset
+from remix.learning.engine import Engine
+from remix.learning.method import Method, Step
+from remix.learning.stage import Stage, Training
+from remix.methods.left_out import Judged, accuracy, judge
+from remix.methods.plain import FIRST, first_task
+from remix.methods.step_features import StepFeatures, block_sets, block_sizes, step_features
+from remix.networks import Backbone, ExactHead, FeatureMap
+from remix.statistics import ClassRecord, ClassSums, ScatterKind
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["LEFT_OUT", "Exact"]
+
+LEFT_OUT = "images, each left out in turn"
+"""What the accuracy of an exact head is measured on, without holding any image back."""
+
+_MOST_TRIED = 5000  # images that choices are made by: more would not make another one
+
+
+@dataclass(frozen=True)
+class Exact(Method):
+    """Base class: the network stays as it is, and the head is solved from sums, which no order of classes changes.
+
+    Which blocks' features are used, whether as they are or as roots of unit length, and how strongly the solution is
+    held back, is chosen with the first classes: by how probable the head finds each image's class without that image.
+
+    Args:
+        first: training of the first task of a network without weights; one that was trained before stays as it is.
+        blocks: names of the blocks whose pooled outputs are used, instead of a choice.
+        rooted: whether features are roots of unit length, instead of a choice.
+        minimum: fewest images that a class may have. The sums of a class of one image are its features.
+
+    """
+
+    exact: ClassVar[bool] = True
+    own: ClassVar[bool] = False
+    """Whether every class has a scatter of its own."""
+
+    first: Training = FIRST
+    blocks: tuple[str, ...] | None = None
+    rooted: bool | None = None
+    minimum: int = 1
+
+    def __post_init__(self) -> None:
+        if self.minimum < 1:
+            raise ValueError(f"minimum must be at least 1 image of a class, got {self.minimum}")
+
+    # --- what a head is; labels are places among the classes of the sums ---
+
+    @abstractmethod
+    def kind(self, dim: int) -> ScatterKind:
+        """What is kept of the scatter of so many features. Raises ValueError if they are too many."""
+
+    @abstractmethod
+    def strengths(self, x: Tensor) -> Sequence[float]:
+        """Of shrinkage or penalty for features (N, D), to choose from; the middle one where nothing can be told."""
+
+    @abstractmethod
+    def tried(self, sums: ClassSums, x: Tensor, labels: Tensor, strengths: Sequence[float]) -> Tensor:
+        """Scores (strengths, N, K) of all images that the sums, with a dense scatter, are of, each without itself."""
+
+    @abstractmethod
+    def tested(self, sums: ClassSums, head: ExactHead, x: Tensor, labels: Tensor) -> Tensor:
+        """Scores (N, K) of some of the images by the head that was solved, each without itself."""
+
+    @abstractmethod
+    def solved(self, sums: ClassSums, map: FeatureMap, task_sizes: Sequence[int]) -> ExactHead:
+        """The head, in float64, its scores not scaled."""
+
+    def most(self) -> int:
+        """Features of blocks side by side; the last block alone may have more."""
+        return 2048
+
+    def forms(self) -> Sequence[bool]:
+        """Whether features may be as they are, and roots of unit length."""
+        return (False, True) if self.rooted is None else (self.rooted,)
+
+    def completed(self, map: FeatureMap, seed: int) -> FeatureMap:
+        """A map with what the method adds to it."""
+        return map
+
+    def settled(self, strength: float) -> float:
+        """The strength of the head itself, from that of the choice."""
+        return strength
+
+    # --- as a method ---
+
+    def on_trained(self) -> Self:
+        """Without training."""
+        return replace(self, first=Training(0, 0.0))
+
+    def check(self, backbone: Backbone, start: int = 0) -> None:
+        """All of the network stays as it is; there are blocks of these names, and not too many features."""
+        names = [block.name for block in backbone.blocks()]
+        if 0 < start < len(names):
+            raise ValueError(f"the method {self.name} freezes the whole network by itself: leave freeze (--freeze) out")
+        for name in self.blocks or ():
+            if name not in names:
+                raise ValueError(f"there is no block {name!r} to take features of; there are: {', '.join(names)}")
+        sizes = block_sizes(backbone)
+        self.kind(min(sum(sizes[block] for block in one) for one in self._sets(backbone)))
+
+    def stages(self, step: Step) -> list[Stage]:
+        """None, but for the first classes of a network without weights."""
+        return first_task(self.first) if step == "first" else []
+
+    def begin(self, engine: Engine) -> None:
+        """Refuse sums that cannot be gone on with, and classes of too few images."""
+        assert engine.present is not None
+        if engine.teacher is not None:
+            _check_sums(self.name, engine)
+        known = {record.name for record in engine.memory.classes}
+        for name, count in engine.present.counts().items():
+            if 0 < count < self.minimum and name not in known:
+                raise ValueError(
+                    f"{name} has {count} image{'s' * (count > 1)} to learn from, and the least is {self.minimum} "
+                    "(minimum): give it more, or leave it out"
+                )
+
+    def remember(self, engine: Engine, data: ImageDataset) -> None:
+        """Add the images of this step to the sums, and solve the head from all of them."""
+        known, head = engine.memory.get(ClassSums.name), engine.student.head
+        if known is None:
+            sets = self._sets(engine.backbone)
+            found = step_features(engine, data, sorted({block for one in sets for block in one}))
+            map, strength = self._choose(engine, found.some(_MOST_TRIED), sets)
+            x = found.through(map)
+            sums = ClassSums.of(x, found.labels, self.kind(map.dim), self.own)
+            sums = replace(sums, method=self.name, strength=self.settled(strength))
+            engine.notes.append(self._told(engine.backbone, map, sums))
+        else:
+            assert isinstance(head, ExactHead)
+            map, found = head.map, step_features(engine, data, head.map.blocks)
+            x, kind = found.through(map), self.kind(map.dim)
+            sums = known.merge(ClassSums.of(x, found.labels, "dense" if kind == "laplace" else kind, self.own))
+        solved = self.solved(sums, map, head.task_sizes)
+        scale = self._test(engine, sums, solved, found.some(_MOST_TRIED))
+        sums = replace(sums, scale=scale) if known is None else sums
+        engine.memory.keep(sums)
+        engine.memory.classes = tuple(
+            ClassRecord(record.name, sums.counts[label]) for label, record in enumerate(engine.memory.classes)
+        )
+        engine.student.head = solved.scaled(sums.scale).float().to(engine.team.device)
+
+    def _sets(self, backbone: Backbone) -> list[tuple[int, ...]]:
+        """The blocks to choose from."""
+        if self.blocks is None:
+            return block_sets(block_sizes(backbone), self.most())
+        names = [block.name for block in backbone.blocks()]
+        return [tuple(sorted({names.index(name) for name in self.blocks}))]
+
+    def _choose(
+        self, engine: Engine, found: StepFeatures, sets: Sequence[tuple[int, ...]]
+    ) -> tuple[FeatureMap, float]:
+        """Map and strength under which images are most probably of their classes, each without itself."""
+        sizes, best, chosen = block_sizes(engine.backbone), float("inf"), None
+        for rooted in self.forms():
+            for blocks in sets:
+                bare = FeatureMap(blocks, [sizes[block] for block in blocks], rooted)
+                map = self.completed(bare, engine.seed)
+                x = found.through(map)
+                sums = ClassSums.of(x, found.labels, "dense", self.own)
+                strengths, labels = self.strengths(x), sums.rows(found.labels)
+                judged = Judged(len(strengths) // 2, 0.0, 1.0)
+                usable = sums.weights()[labels] > 1
+                if len(sums.labels) > 1 and bool(usable.any()):
+                    scores = self.tried(sums, x, labels, strengths)
+                    judged = judge(scores[:, usable], labels[usable])
+                if judged.loss < best - 1e-9:
+                    best, chosen = judged.loss, (map, strengths[judged.place])
+        assert chosen is not None, "there is always the last block"
+        return chosen
+
+    def _test(self, engine: Engine, sums: ClassSums, head: ExactHead, found: StepFeatures) -> float:
+        """Tell how many images are classified rightly by heads without them; the scale that suits their scores."""
+        labels, x = sums.rows(found.labels), found.through(head.map)
+        usable = sums.weights()[labels] > 1
+        if len(sums.labels) < 2 or not bool(usable.any()):
+            return 1.0
+        scores = self.tested(sums, head, x[usable], labels[usable])
+        if not any(stage.training.epochs for stage in self.stages(engine.step)):  # else they have been trained on
+            engine.estimates[LEFT_OUT] = accuracy(scores, labels[usable])
+        return judge(scores[None], labels[usable]).scale
+
+    def _told(self, backbone: Backbone, map: FeatureMap, sums: ClassSums) -> str:
+        names = [backbone.blocks()[block].name for block in map.blocks]
+        rooted = ", as roots of unit length" if map.rooted else ""
+        return f"{self.name}: features of {', '.join(names)}{rooted}; strength {sums.strength:.3g}"
+
+
+def _check_sums(method: str, engine: Engine) -> None:
+    sums, head = engine.memory.get(ClassSums.name), engine.student.head
+    if sums is None or not isinstance(head, ExactHead):
+        raise ValueError(
+            f"the model keeps no sums of its classes, so the method {method} cannot go on with it: go on with the "
+            f"method that it has, or learn all classes anew with {method}"
+        )
+    if sums.method != method:
+        raise ValueError(f"the model has the sums of the method {sums.method}: go on with that, or begin anew")
+    if sums.labels != tuple(range(engine.old_classes)) or sums.dim != head.map.dim:
+        raise ValueError("the sums of the model are not those of its classes and features: it cannot be taught")

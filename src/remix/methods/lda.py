@@ -1,0 +1,79 @@
+"""Linear discriminant analysis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+from remix.methods.discriminant import discriminant, discriminant_left_out, discriminants_left_out
+from remix.methods.exact import Exact
+from remix.methods.registry import method
+from remix.networks import ExactHead, ExactLinearHead, FeatureMap
+from remix.statistics import ClassSums, ScatterKind
+
+__all__ = ["Lda"]
+
+_GRID = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98)
+_DENSE, _LAPLACE = 2048, 512  # features of a matrix; of a Laplace covariance that is fitted within seconds
+_FITTED = 0.05  # shrinkage of a Laplace covariance, which has few numbers to be wrong in
+
+
+@method("lda")
+@dataclass(frozen=True)
+class Lda(Exact):
+    """Linear discriminant: a frozen network, class means, and one covariance of features, shrunk to its diagonal.
+
+    Args:
+        covariance: "dense", exact; "laplace", three vectors, fitted anew in every step, so that the order of steps
+            matters a little; "diagonal", exact; "auto" for dense up to 2,048 features, else laplace.
+        shrinkage: above 0, up to 1, instead of a choice; of a Laplace covariance 0.05 is taken.
+
+    """
+
+    covariance: Literal["auto", "dense", "laplace", "diagonal"] = "auto"
+    shrinkage: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.shrinkage is not None and not 0 < self.shrinkage <= 1:
+            raise ValueError(f"shrinkage must be above 0 and at most 1, got {self.shrinkage}")
+
+    def most(self) -> int:
+        """Fewer for a Laplace covariance."""
+        return _LAPLACE if self.covariance == "laplace" else _DENSE
+
+    def kind(self, dim: int) -> ScatterKind:
+        """As set, or by the number of features."""
+        if self.covariance == "auto":
+            return "dense" if dim <= _DENSE else "laplace"
+        return self.covariance
+
+    def strengths(self, x: Tensor) -> Sequence[float]:
+        """From nearly the covariance to nearly its diagonal."""
+        if self.covariance == "diagonal":
+            return (1.0,)
+        return _GRID if self.shrinkage is None else (self.shrinkage,)
+
+    def settled(self, strength: float) -> float:
+        """Blocks for a Laplace covariance are chosen by the matrix that it is fitted to; that one shrinks by itself."""
+        return self.shrinkage or _FITTED if self.covariance == "laplace" else strength
+
+    def tried(self, sums: ClassSums, x: Tensor, labels: Tensor, strengths: Sequence[float]) -> Tensor:
+        """By the covariance without the image."""
+        matrix = sums.scatter.matrix()
+        return discriminants_left_out(sums.mean, sums.weights(), matrix, sums.freedom, strengths, x, labels)
+
+    def tested(self, sums: ClassSums, head: ExactHead, x: Tensor, labels: Tensor) -> Tensor:
+        """The same; from a Laplace covariance nothing can be taken."""
+        matrix, held = sums.scatter.matrix(), sums.scatter.kind == "laplace"
+        return discriminant_left_out(
+            sums.mean, sums.weights(), matrix, sums.freedom, sums.strength, x, labels, held=held
+        )
+
+    def solved(self, sums: ClassSums, map: FeatureMap, task_sizes: Sequence[int]) -> ExactHead:
+        """The discriminant."""
+        weights = discriminant(sums.mean, sums.scatter.matrix(), sums.freedom, sums.strength)
+        return ExactLinearHead(map, task_sizes, *weights)

@@ -1,0 +1,71 @@
+"""RanPAC (McDonnell et al., 2023): random features and ridge regression on a frozen network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from remix.methods.exact import Exact
+from remix.methods.registry import method
+from remix.methods.ridge import ridge, ridge_left_out, ridges_left_out
+from remix.networks import ExactHead, ExactLinearHead, FeatureMap
+from remix.statistics import ClassSums, ScatterKind
+
+__all__ = ["Ranpac"]
+
+_GRID = tuple(10 ** (power / 2) for power in range(-8, 5))
+_EACH = 16  # random features for one of the network's: a small network has no use for thousands
+
+
+@method("ranpac")
+@dataclass(frozen=True)
+class Ranpac(Exact):
+    """RanPAC: a frozen network, random projections of its features, and ridge regression on the classes.
+
+    Other settings as in `Exact`.
+
+    Args:
+        width: most random features; no more than 16 for one of the network's. 10,000 are published.
+        penalty: of the regression, over the mean squared length of the random features; chosen by default.
+
+    """
+
+    width: int = 2000
+    penalty: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= self.width <= 20_000:
+            raise ValueError(f"width must be from 1 to 20,000 random features, got {self.width}")
+        if self.penalty is not None and not 0 < self.penalty < 1e12:
+            raise ValueError(f"penalty must be above 0 and finite, got {self.penalty}")
+
+    def kind(self, dim: int) -> ScatterKind:
+        """A matrix."""
+        return "dense"
+
+    def completed(self, map: FeatureMap, seed: int) -> FeatureMap:
+        """With random projections, that the seed decides."""
+        width = min(self.width, _EACH * sum(map.sizes))
+        return map.with_projection(width, torch.Generator().manual_seed(seed))
+
+    def strengths(self, x: Tensor) -> Sequence[float]:
+        """Of the squared length of features."""
+        length = float(x.square().sum(1).mean()) or 1.0
+        return [part * length for part in (_GRID if self.penalty is None else (self.penalty,))]
+
+    def tried(self, sums: ClassSums, x: Tensor, labels: Tensor, strengths: Sequence[float]) -> Tensor:
+        """By the regression on all other images."""
+        return ridges_left_out(x, labels, len(sums.labels), strengths)
+
+    def tested(self, sums: ClassSums, head: ExactHead, x: Tensor, labels: Tensor) -> Tensor:
+        """The same."""
+        return ridge_left_out(sums.mean, sums.weights(), sums.scatter.matrix(), sums.strength, x, labels)
+
+    def solved(self, sums: ClassSums, map: FeatureMap, task_sizes: Sequence[int]) -> ExactHead:
+        """The regression."""
+        weight = ridge(sums.mean, sums.weights(), sums.scatter.matrix(), sums.strength)
+        return ExactLinearHead(map, task_sizes, weight, weight.new_zeros(len(weight)))
