@@ -158,6 +158,11 @@ def make_plan(model: Model, options: DreamOptions) -> DreamPlan:
         ValueError: for a class, prior or strategy that this model cannot give; the message says what it can.
 
     """
+    if model.classifier.head.at is not None:
+        raise ValueError(
+            "this model has an exact head on features of its blocks, and images are dreamed from a head on its last: "
+            "learn with the method remix or pmi to dream"
+        )
     notes: list[str] = []
     names = options.classes or model.classes[:_MOST_CLASSES]
     if options.classes is None and len(model.classes) > _MOST_CLASSES:

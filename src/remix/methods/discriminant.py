@@ -69,32 +69,33 @@ def discriminant_left_out(
     return _left_out(products, counts, labels, 0.0 if held else (1 - shrinkage) / freedom)
 
 
-def discriminants_left_out(
-    mean: Tensor, counts: Tensor, scatter: Tensor, freedom: int, shrinkages: Sequence[float], x: Tensor, labels: Tensor
-) -> Tensor:
+def discriminants_left_out(mean: Tensor, shrinkages: Sequence[float], x: Tensor, labels: Tensor) -> Tensor:
     """The same for several shrinkages at once, (shrinkages, N, K), for the price of one eigenvalue problem.
 
     Args:
-        mean, counts, scatter, freedom, labels: as of `discriminant_left_out`.
-        shrinkages: each above 0.
-        x: (N, D); all of the images where they are fewer than features, else some will do.
+        mean: (K, D).
+        shrinkages: each above 0, up to 1.
+        x: (N, D), all of the images.
+        labels: (N,) their classes.
 
     """
-    space = _Space.of(mean, scatter, freedom)
+    counts = torch.bincount(labels, minlength=len(mean)).to(x)
+    freedom = max(len(x) - len(mean), 1)
+    space = _Space.of(mean, (x - mean[labels]).square().sum(0), freedom)
     rows, means = space(x), space(mean)
-    if int(counts.sum()) == len(x) < len(scatter):  # few images: the same values, from a smaller matrix
-        away = rows - means[labels]
+    away = rows - means[labels]
+    if len(x) < x.shape[1]:  # the same values, from a smaller matrix
         values, vectors = torch.linalg.eigh(away @ away.T / freedom)
         found = values > values.max() * 1e-12
         values = values[found]
         basis = away.T @ vectors[:, found] / (values * freedom).sqrt()
     else:
-        values, basis = torch.linalg.eigh(space.shrunk(scatter, 0.0))
+        values, basis = torch.linalg.eigh(away.T @ away / freedom)
         values = values.clamp_min(0)
     inside, means_inside = rows @ basis, means @ basis
     plain = _Products(rows @ means.T, means @ means.T, rows.square().sum(1))
     scores = []
-    for a in shrinkages:  # (v + (1 - a) u)^-1 of a basis = (1 - what the basis takes away) / a
+    for a in shrinkages:  # the inverse of a I + (1 - a) B values B' is (I - B less B') / a
         less = (1 - a) * values / ((1 - a) * values + a)
         products = _Products(
             (plain.images_means - (inside * less) @ means_inside.T) / a,
@@ -164,8 +165,6 @@ def _left_out(products: _Products, counts: Tensor, labels: Tensor, share: float)
     means = products.means.diagonal() + gain[:, None] * away.square()
     grown, part = 1 + gain * length, 1 / (each - 1)
     x_own = images_means.gather(1, own)[:, 0] - part * with_image * grown
-    m_own = (
-        means.gather(1, own)[:, 0] - 2 * part * away.gather(1, own)[:, 0] * grown + part.square() * length * grown
-    )
+    m_own = means.gather(1, own)[:, 0] - 2 * part * away.gather(1, own)[:, 0] * grown + part.square() * length * grown
     scores = images_means - 0.5 * means
     return scores.scatter(1, own, (x_own - 0.5 * m_own)[:, None])

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LEFT_OUT", "Exact"]
 
-LEFT_OUT = "images, each left out in turn"
+LEFT_OUT = "images left out in turn"
 """What the accuracy of an exact head is measured on, without holding any image back."""
 
 _MOST_TRIED = 5000  # images that choices are made by: more would not make another one
@@ -46,6 +46,8 @@ class Exact(Method):
     """
 
     exact: ClassVar[bool] = True
+    word: ClassVar[str] = "shrinkage"
+    """What its strength is called, if it has one."""
     own: ClassVar[bool] = False
     """Whether every class has a scatter of its own."""
 
@@ -58,7 +60,7 @@ class Exact(Method):
         if self.minimum < 1:
             raise ValueError(f"minimum must be at least 1 image of a class, got {self.minimum}")
 
-    # --- what a head is; labels are places among the classes of the sums ---
+    # --- what a head is; labels are places among the classes, whose means are (K, D) ---
 
     @abstractmethod
     def kind(self, dim: int) -> ScatterKind:
@@ -69,8 +71,8 @@ class Exact(Method):
         """Of shrinkage or penalty for features (N, D), to choose from; the middle one where nothing can be told."""
 
     @abstractmethod
-    def tried(self, sums: ClassSums, x: Tensor, labels: Tensor, strengths: Sequence[float]) -> Tensor:
-        """Scores (strengths, N, K) of all images that the sums, with a dense scatter, are of, each without itself."""
+    def tried(self, mean: Tensor, x: Tensor, labels: Tensor, strengths: Sequence[float]) -> Tensor:
+        """Scores (strengths, N, K) of all images that there are, each without itself."""
 
     @abstractmethod
     def tested(self, sums: ClassSums, head: ExactHead, x: Tensor, labels: Tensor) -> Tensor:
@@ -162,9 +164,7 @@ class Exact(Method):
         names = [block.name for block in backbone.blocks()]
         return [tuple(sorted({names.index(name) for name in self.blocks}))]
 
-    def _choose(
-        self, engine: Engine, found: StepFeatures, sets: Sequence[tuple[int, ...]]
-    ) -> tuple[FeatureMap, float]:
+    def _choose(self, engine: Engine, found: StepFeatures, sets: Sequence[tuple[int, ...]]) -> tuple[FeatureMap, float]:
         """Map and strength under which images are most probably of their classes, each without itself."""
         sizes, best, chosen = block_sizes(engine.backbone), float("inf"), None
         for rooted in self.forms():
@@ -172,12 +172,12 @@ class Exact(Method):
                 bare = FeatureMap(blocks, [sizes[block] for block in blocks], rooted)
                 map = self.completed(bare, engine.seed)
                 x = found.through(map)
-                sums = ClassSums.of(x, found.labels, "dense", self.own)
+                sums = ClassSums.of(x, found.labels, "none")
                 strengths, labels = self.strengths(x), sums.rows(found.labels)
                 judged = Judged(len(strengths) // 2, 0.0, 1.0)
                 usable = sums.weights()[labels] > 1
                 if len(sums.labels) > 1 and bool(usable.any()):
-                    scores = self.tried(sums, x, labels, strengths)
+                    scores = self.tried(sums.mean, x, labels, strengths)
                     judged = judge(scores[:, usable], labels[usable])
                 if judged.loss < best - 1e-9:
                     best, chosen = judged.loss, (map, strengths[judged.place])
@@ -191,14 +191,16 @@ class Exact(Method):
         if len(sums.labels) < 2 or not bool(usable.any()):
             return 1.0
         scores = self.tested(sums, head, x[usable], labels[usable])
-        if not any(stage.training.epochs for stage in self.stages(engine.step)):  # else they have been trained on
+        trained = any(stage.training.epochs for stage in self.stages(engine.step))
+        if not trained and sums.scatter.kind != "laplace":  # else what tests them knows them
             engine.estimates[LEFT_OUT] = accuracy(scores, labels[usable])
         return judge(scores[None], labels[usable]).scale
 
     def _told(self, backbone: Backbone, map: FeatureMap, sums: ClassSums) -> str:
         names = [backbone.blocks()[block].name for block in map.blocks]
-        rooted = ", as roots of unit length" if map.rooted else ""
-        return f"{self.name}: features of {', '.join(names)}{rooted}; strength {sums.strength:.3g}"
+        rooted = " as roots of unit length" if map.rooted else ""
+        held = f", {self.word} {sums.strength:.3g}" if self.word else ""
+        return f"{self.name} uses features of {' + '.join(names)}{rooted}{held}"
 
 
 def _check_sums(method: str, engine: Engine) -> None:

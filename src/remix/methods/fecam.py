@@ -63,9 +63,9 @@ class Fecam(Exact):
         """About what is published."""
         return _GRID if self.shrinkage is None else (self.shrinkage,)
 
-    def tried(self, sums: ClassSums, x: Tensor, labels: Tensor, strengths: Sequence[float]) -> Tensor:
+    def tried(self, mean: Tensor, x: Tensor, labels: Tensor, strengths: Sequence[float]) -> Tensor:
         """By the metric of its class without the image."""
-        return metrics_left_out(sums.mean, strengths, x, labels)
+        return metrics_left_out(mean, strengths, x, labels)
 
     def tested(self, sums: ClassSums, head: ExactHead, x: Tensor, labels: Tensor) -> Tensor:
         """The same."""

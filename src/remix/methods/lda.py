@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from torch import Tensor
 
@@ -16,6 +16,7 @@ from remix.statistics import ClassSums, ScatterKind
 
 __all__ = ["Lda"]
 
+CovarianceChoice = Literal["auto", "dense", "laplace", "diagonal"]
 _GRID = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98)
 _DENSE, _LAPLACE = 2048, 512  # features of a matrix; of a Laplace covariance that is fitted within seconds
 _FITTED = 0.05  # shrinkage of a Laplace covariance, which has few numbers to be wrong in
@@ -33,13 +34,16 @@ class Lda(Exact):
 
     """
 
-    covariance: Literal["auto", "dense", "laplace", "diagonal"] = "auto"
+    covariance: CovarianceChoice = "auto"
     shrinkage: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.shrinkage is not None and not 0 < self.shrinkage <= 1:
             raise ValueError(f"shrinkage must be above 0 and at most 1, got {self.shrinkage}")
+        if self.covariance not in get_args(CovarianceChoice):
+            known = ", ".join(get_args(CovarianceChoice))
+            raise ValueError(f"the covariance of lda is one of {known}, got {self.covariance!r}")
 
     def most(self) -> int:
         """Fewer for a Laplace covariance."""
@@ -61,10 +65,9 @@ class Lda(Exact):
         """Blocks for a Laplace covariance are chosen by the matrix that it is fitted to; that one shrinks by itself."""
         return self.shrinkage or _FITTED if self.covariance == "laplace" else strength
 
-    def tried(self, sums: ClassSums, x: Tensor, labels: Tensor, strengths: Sequence[float]) -> Tensor:
+    def tried(self, mean: Tensor, x: Tensor, labels: Tensor, strengths: Sequence[float]) -> Tensor:
         """By the covariance without the image."""
-        matrix = sums.scatter.matrix()
-        return discriminants_left_out(sums.mean, sums.weights(), matrix, sums.freedom, strengths, x, labels)
+        return discriminants_left_out(mean, strengths, x, labels)
 
     def tested(self, sums: ClassSums, head: ExactHead, x: Tensor, labels: Tensor) -> Tensor:
         """The same; from a Laplace covariance nothing can be taken."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -25,6 +26,8 @@ class Ncm(Exact):
     Settings as in `Exact`. Distances are Euclidean, of features as they are or of roots of unit length: cosines.
     """
 
+    word: ClassVar[str] = ""
+
     def kind(self, dim: int) -> ScatterKind:
         """Means are all."""
         return "none"
@@ -33,16 +36,16 @@ class Ncm(Exact):
         """There is nothing to hold back."""
         return (0.0,)
 
-    def tried(self, sums: ClassSums, x: Tensor, labels: Tensor, strengths: Sequence[float]) -> Tensor:
+    def tried(self, mean: Tensor, x: Tensor, labels: Tensor, strengths: Sequence[float]) -> Tensor:
         """Against means without the image."""
-        same = torch.ones(sums.dim, dtype=x.dtype)
-        return discriminant_left_out(sums.mean, sums.weights(), same, 1, 1.0, x, labels)[None]
+        counts = torch.bincount(labels, minlength=len(mean)).to(x)
+        return discriminant_left_out(mean, counts, torch.ones_like(mean[0]), 1, 1.0, x, labels)[None]
 
     def tested(self, sums: ClassSums, head: ExactHead, x: Tensor, labels: Tensor) -> Tensor:
         """The same."""
-        return self.tried(sums, x, labels, (0.0,))[0]
+        same = torch.ones_like(sums.mean[0])
+        return discriminant_left_out(sums.mean, sums.weights(), same, 1, 1.0, x, labels)
 
     def solved(self, sums: ClassSums, map: FeatureMap, task_sizes: Sequence[int]) -> ExactHead:
         """A discriminant for which all features vary alike."""
-        same = torch.ones(sums.dim, dtype=sums.mean.dtype)
-        return ExactLinearHead(map, task_sizes, *discriminant(sums.mean, same, 1, 1.0))
+        return ExactLinearHead(map, task_sizes, *discriminant(sums.mean, torch.ones_like(sums.mean[0]), 1, 1.0))

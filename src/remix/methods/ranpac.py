@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -33,6 +34,7 @@ class Ranpac(Exact):
 
     """
 
+    word: ClassVar[str] = "penalty"
     width: int = 2000
     penalty: float | None = None
 
@@ -57,9 +59,9 @@ class Ranpac(Exact):
         length = float(x.square().sum(1).mean()) or 1.0
         return [part * length for part in (_GRID if self.penalty is None else (self.penalty,))]
 
-    def tried(self, sums: ClassSums, x: Tensor, labels: Tensor, strengths: Sequence[float]) -> Tensor:
+    def tried(self, mean: Tensor, x: Tensor, labels: Tensor, strengths: Sequence[float]) -> Tensor:
         """By the regression on all other images."""
-        return ridges_left_out(x, labels, len(sums.labels), strengths)
+        return ridges_left_out(x, labels, len(mean), strengths)
 
     def tested(self, sums: ClassSums, head: ExactHead, x: Tensor, labels: Tensor) -> Tensor:
         """The same."""

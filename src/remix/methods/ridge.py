@@ -29,9 +29,7 @@ def ridge(mean: Tensor, counts: Tensor, scatter: Tensor, penalty: float) -> Tens
     return solved(_products(mean, counts, scatter, penalty), counts[:, None] * mean)
 
 
-def ridge_left_out(
-    mean: Tensor, counts: Tensor, scatter: Tensor, penalty: float, x: Tensor, labels: Tensor
-) -> Tensor:
+def ridge_left_out(mean: Tensor, counts: Tensor, scatter: Tensor, penalty: float, x: Tensor, labels: Tensor) -> Tensor:
     """Scores (N, K) of images, each by the regression on all others.
 
     Args:

@@ -32,7 +32,9 @@ class StepFeatures(NamedTuple):
     def through(self, map: FeatureMap) -> Tensor:
         """What a map makes of those of its blocks, (N, D) in float64."""
         parts = dict(zip(self.blocks, self.rows.split(self.sizes, 1), strict=True))
-        mapped: Tensor = copy.deepcopy(map).cpu().double()(torch.cat([parts[block] for block in map.blocks], 1).double())
+        mapped: Tensor = (
+            copy.deepcopy(map).cpu().double()(torch.cat([parts[block] for block in map.blocks], 1).double())
+        )
         return mapped
 
     def some(self, most: int) -> StepFeatures:

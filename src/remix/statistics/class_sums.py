@@ -200,7 +200,9 @@ class ClassSums(Statistic):
     def stored(self) -> list[StoredItem]:
         """Means, and scatter by its kind."""
         size = size_of([self.mean])
-        rows = [StoredItem("class sums", "features", f"means of {self.dim} features of {len(self.labels)} classes", size)]
+        rows = [
+            StoredItem("class sums", "features", f"means of {self.dim} features of {len(self.labels)} classes", size)
+        ]
         if self.scatter.kind != "none":
             whose = "each class" if self.own else "all classes together"
             size = size_of(list(self.scatter.tensors.values()))
