@@ -41,7 +41,7 @@ SETTINGS = {
     "rdfcil": [*_GENERATED, "settings.balance.epochs=2"],
     "pmi": _INVERTED,
     "remix": _INVERTED,
-    **dict.fromkeys(("ncm", "lda", "fecam", "ranpac"), ["settings.first.epochs=2"]),
+    **{name: ["settings.first.epochs=2"] for name in ("ncm", "lda", "fecam", "ranpac")},
 }
 
 

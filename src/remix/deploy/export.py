@@ -160,7 +160,8 @@ def _exact_head(model: Model) -> dict[str, Any]:
     if head.map.projection is not None:
         steps.append("x = max(map.projection @ x, 0)")
     linear = isinstance(head, ExactLinearHead)
-    steps.append("logits = weight @ x + bias" if linear else "logits = -(x - mean)' precision (x - mean) of each class")
+    scores = "weight @ x + bias" if linear else "-(x - mean)' precision (x - mean) of each class"
+    steps.append(f"logits = scale * ({scores})")
     return {"head": {"formula": steps, "described": head.describe()}}
 
 

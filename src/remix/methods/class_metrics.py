@@ -15,6 +15,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from remix.methods.discriminant import factorised
+
 __all__ = ["class_metric", "metric_left_out", "metrics_left_out"]
 
 _FLOOR = 1e-4  # of the mean variance: a sum of features that never varies must not be divided by
@@ -34,10 +36,7 @@ def class_metric(covariance: Tensor, shrinkage: float) -> Tensor:
     diagonal, rest, deviation = _added(covariance.diagonal(), float(covariance.sum()), shrinkage)
     shrunk = covariance + rest
     shrunk.diagonal().add_(diagonal)
-    root, failed = torch.linalg.cholesky_ex(shrunk / deviation / deviation[:, None])
-    if int(failed):
-        raise ValueError("the sums of the model are none: the scatter of a class has negative eigenvalues")
-    return torch.cholesky_inverse(root)
+    return torch.cholesky_inverse(factorised(shrunk / deviation / deviation[:, None]))
 
 
 def metric_left_out(covariance: Tensor, metric: Tensor, shrinkage: float, count: int, away: Tensor) -> Tensor:

@@ -17,13 +17,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["discriminant", "discriminant_left_out", "discriminants_left_out", "solved"]
+__all__ = ["Discriminant", "discriminants_left_out", "factorised"]
 
 _FLOOR = 1e-4  # of the mean variance: what a feature that never varied is taken to vary
 
 
-def discriminant(mean: Tensor, scatter: Tensor, freedom: int, shrinkage: float) -> tuple[Tensor, Tensor]:
-    """Weights and biases of the classes.
+class Discriminant:
+    """One shrunk covariance, factorised once.
 
     Args:
         mean: (K, D).
@@ -31,46 +31,50 @@ def discriminant(mean: Tensor, scatter: Tensor, freedom: int, shrinkage: float) 
         freedom: degrees of freedom of the scatter.
         shrinkage: above 0, up to 1.
 
-    Returns:
-        weight (K, D) and bias (K,); both are 0 on average over classes, which no answer depends on and keeps numbers
-        small.
+    Raises:
+        ValueError: if the scatter is none.
 
     """
-    space = _Space.of(mean, scatter, freedom)
-    rows = space(mean)
-    weight = rows if scatter.dim() == 1 else solved(space.shrunk(scatter, shrinkage), rows)
-    bias = -0.5 * (rows * weight).sum(1)
-    weight = weight * space.scale
-    bias = bias - weight @ space.centre
-    return weight - weight.mean(0), bias - bias.mean()
 
+    def __init__(self, mean: Tensor, scatter: Tensor, freedom: int, shrinkage: float) -> None:
+        diagonal = scatter.dim() == 1
+        self._space = _Space.of(mean, scatter if diagonal else scatter.diagonal(), freedom)
+        self._means, self._share = self._space(mean), 0.0 if diagonal else (1 - shrinkage) / freedom
+        self._root = None
+        if not diagonal:
+            matrix = (scatter * (self._share * self._space.scale)).mul_(self._space.scale[:, None])
+            matrix.diagonal().add_(shrinkage)
+            self._root = factorised(matrix)
 
-def discriminant_left_out(
-    mean: Tensor, counts: Tensor, scatter: Tensor, freedom: int, shrinkage: float, x: Tensor, labels: Tensor,
-    held: bool = False,
-) -> Tensor:  # fmt: skip
-    """Scores (N, K) of images, each by the discriminant of all others.
+    def _metric(self, rows: Tensor) -> Tensor:
+        return rows if self._root is None else torch.cholesky_solve(rows.T, self._root).T
 
-    Args:
-        mean, scatter, freedom, shrinkage: as of `discriminant`, with these images.
-        counts: (K,) images of each class.
-        x: (N, D), some or all of the images.
-        labels: (N,) their classes; each must have another image.
-        held: leave them out of the means only: of a covariance that was fitted, nothing can be taken.
+    def weights(self) -> tuple[Tensor, Tensor]:
+        """Weights (K, D) and biases (K,), both 0 on average over classes: no answer depends on that."""
+        weight = self._metric(self._means)
+        bias = -0.5 * (self._means * weight).sum(1)
+        weight = weight * self._space.scale
+        bias = bias - weight @ self._space.centre
+        return weight - weight.mean(0), bias - bias.mean()
 
-    """
-    space = _Space.of(mean, scatter, freedom)
-    rows, means = space(x), space(mean)
-    if scatter.dim() == 1:
-        return _left_out(_Products(rows @ means.T, means @ means.T, rows.square().sum(1)), counts, labels, 0.0)
-    metric = solved(space.shrunk(scatter, shrinkage), torch.cat([rows, means]))
-    of_rows, of_means = metric[: len(rows)], metric[len(rows) :]
-    products = _Products(rows @ of_means.T, means @ of_means.T, (rows * of_rows).sum(1))
-    return _left_out(products, counts, labels, 0.0 if held else (1 - shrinkage) / freedom)
+    def left_out(self, counts: Tensor, x: Tensor, labels: Tensor, held: bool = False) -> Tensor:
+        """Scores (N, K) of images, each by the discriminant of all others.
+
+        Args:
+            counts: (K,) images of each class.
+            x: (N, D), some or all of the images that the sums are of.
+            labels: (N,) their classes; each must have another image.
+            held: leave them out of the means only: of a covariance that was fitted, nothing can be taken.
+
+        """
+        rows = self._space(x)
+        of_rows, of_means = self._metric(torch.cat([rows, self._means])).split([len(rows), len(self._means)])
+        products = _Products(rows @ of_means.T, self._means @ of_means.T, (rows * of_rows).sum(1))
+        return _left_out(products, counts, labels, 0.0 if held else self._share)
 
 
 def discriminants_left_out(mean: Tensor, shrinkages: Sequence[float], x: Tensor, labels: Tensor) -> Tensor:
-    """The same for several shrinkages at once, (shrinkages, N, K), for the price of one eigenvalue problem.
+    """What `Discriminant.left_out` gives, (shrinkages, N, K) for several at once, by one eigenvalue problem.
 
     Args:
         mean: (K, D).
@@ -106,12 +110,12 @@ def discriminants_left_out(mean: Tensor, shrinkages: Sequence[float], x: Tensor,
     return torch.stack(scores)
 
 
-def solved(matrix: Tensor, rows: Tensor) -> Tensor:
-    """rows (N, D) times the inverse of a positive definite matrix (D, D). Raises ValueError if it is none."""
+def factorised(matrix: Tensor) -> Tensor:
+    """The lower Cholesky factor of a matrix. Raises ValueError if it is not positive definite."""
     root, failed = torch.linalg.cholesky_ex(matrix)
     if int(failed):
         raise ValueError("the sums of the model are none: their scatter has negative eigenvalues")
-    return torch.cholesky_solve(rows.T, root).T
+    return root
 
 
 class _Space(NamedTuple):
@@ -119,22 +123,16 @@ class _Space(NamedTuple):
 
     centre: Tensor
     scale: Tensor
-    freedom: int
 
     @classmethod
-    def of(cls, mean: Tensor, scatter: Tensor, freedom: int) -> _Space:
-        variance = (scatter if scatter.dim() == 1 else scatter.diagonal()) / freedom
+    def of(cls, mean: Tensor, squares: Tensor, freedom: int) -> _Space:
+        variance = squares / freedom
         average = float(variance.mean())
         scale = (variance + _FLOOR * average).rsqrt() if average > 0 else torch.ones_like(variance)
-        return cls(mean.mean(0), scale, freedom)
+        return cls(mean.mean(0), scale)
 
     def __call__(self, rows: Tensor) -> Tensor:
         return (rows - self.centre) * self.scale
-
-    def shrunk(self, scatter: Tensor, shrinkage: float) -> Tensor:
-        matrix = (1 - shrinkage) / self.freedom * scatter * self.scale * self.scale[:, None]
-        matrix.diagonal().add_(shrinkage)
-        return matrix
 
 
 class _Products(NamedTuple):

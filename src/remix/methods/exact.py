@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from torch import Tensor
 
@@ -15,19 +15,27 @@ from remix.learning.method import Method, Step
 from remix.learning.stage import Stage, Training
 from remix.methods.left_out import Judged, accuracy, judge
 from remix.methods.plain import FIRST, first_task
-from remix.methods.step_features import StepFeatures, block_sets, block_sizes, step_features
-from remix.networks import Backbone, ExactHead, FeatureMap
+from remix.methods.step_features import StepFeatures, block_sets, block_sizes, spaced, step_features
+from remix.networks import Backbone, ExactHead, FeatureMap, Head
 from remix.statistics import ClassRecord, ClassSums, ScatterKind
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["LEFT_OUT", "Exact"]
+__all__ = ["LEFT_OUT", "Exact", "Solved"]
 
 LEFT_OUT = "images left out in turn"
 """What the accuracy of an exact head is measured on, without holding any image back."""
 
 _MOST_TRIED = 5000  # images that choices are made by: more would not make another one
+
+
+class Solved(NamedTuple):
+    """A head in float64, its scores not scaled, and what gives the scores (N, K) of images without themselves."""
+
+    head: ExactHead
+    left_out: Callable[[Tensor, Tensor], Tensor]
+    """Of features (N, D) that the sums are of and their labels (N,), of classes of more than one image."""
 
 
 @dataclass(frozen=True)
@@ -75,12 +83,16 @@ class Exact(Method):
         """Scores (strengths, N, K) of all images that there are, each without itself."""
 
     @abstractmethod
-    def tested(self, sums: ClassSums, head: ExactHead, x: Tensor, labels: Tensor) -> Tensor:
-        """Scores (N, K) of some of the images by the head that was solved, each without itself."""
+    def solved(self, sums: ClassSums, map: FeatureMap, before: Head, seen: Collection[int]) -> Solved:
+        """The head of all classes.
 
-    @abstractmethod
-    def solved(self, sums: ClassSums, map: FeatureMap, task_sizes: Sequence[int]) -> ExactHead:
-        """The head, in float64, its scores not scaled."""
+        Args:
+            sums: of all of them.
+            map: of the features that the sums are of.
+            before: the head, with room for the new classes; no exact one in the first step.
+            seen: labels of the classes that there were images of in this step.
+
+        """
 
     def most(self) -> int:
         """Features of blocks side by side; the last block alone may have more."""
@@ -105,15 +117,15 @@ class Exact(Method):
         return replace(self, first=Training(0, 0.0))
 
     def check(self, backbone: Backbone, start: int = 0) -> None:
-        """All of the network stays as it is; there are blocks of these names, and not too many features."""
+        """All of the network stays as it is, there are such blocks, and the last has not too many features."""
         names = [block.name for block in backbone.blocks()]
         if 0 < start < len(names):
             raise ValueError(f"the method {self.name} freezes the whole network by itself: leave freeze (--freeze) out")
         for name in self.blocks or ():
             if name not in names:
                 raise ValueError(f"there is no block {name!r} to take features of; there are: {', '.join(names)}")
-        sizes = block_sizes(backbone)
-        self.kind(min(sum(sizes[block] for block in one) for one in self._sets(backbone)))
+        if self.blocks is None:
+            self.kind(backbone.feature_dim)
 
     def stages(self, step: Step) -> list[Stage]:
         """None, but for the first classes of a network without weights."""
@@ -136,41 +148,44 @@ class Exact(Method):
         """Add the images of this step to the sums, and solve the head from all of them."""
         known, head = engine.memory.get(ClassSums.name), engine.student.head
         if known is None:
-            sets = self._sets(engine.backbone)
-            found = step_features(engine, data, sorted({block for one in sets for block in one}))
-            map, strength = self._choose(engine, found.some(_MOST_TRIED), sets)
+            sizes = block_sizes(engine.backbone)
+            sets = self._sets(engine.backbone, sizes)
+            blocks = sorted({block for one in sets for block in one})
+            found = step_features(engine, data, blocks, [sizes[block] for block in blocks])
+            map, strength = self._choose(found.some(_MOST_TRIED), sets, engine.seed)
             x = found.through(map)
             sums = ClassSums.of(x, found.labels, self.kind(map.dim), self.own)
             sums = replace(sums, method=self.name, strength=self.settled(strength))
             engine.notes.append(self._told(engine.backbone, map, sums))
         else:
             assert isinstance(head, ExactHead)
-            map, found = head.map, step_features(engine, data, head.map.blocks)
-            x, kind = found.through(map), self.kind(map.dim)
+            map, found = head.map, step_features(engine, data, head.map.blocks, head.map.sizes)
+            x, kind = found.through(map), known.scatter.kind
             sums = known.merge(ClassSums.of(x, found.labels, "dense" if kind == "laplace" else kind, self.own))
-        solved = self.solved(sums, map, head.task_sizes)
-        scale = self._test(engine, sums, solved, found.some(_MOST_TRIED))
+        solved = self.solved(sums, map, head, set(found.labels.tolist()))
+        scale = self._test(engine, sums, solved, x, found.labels)
         sums = replace(sums, scale=scale) if known is None else sums
+        solved.head.scale.fill_(sums.scale)
         engine.memory.keep(sums)
         engine.memory.classes = tuple(
             ClassRecord(record.name, sums.counts[label]) for label, record in enumerate(engine.memory.classes)
         )
-        engine.student.head = solved.scaled(sums.scale).float().to(engine.team.device)
+        engine.student.head = solved.head.float().to(engine.team.device)
 
-    def _sets(self, backbone: Backbone) -> list[tuple[int, ...]]:
+    def _sets(self, backbone: Backbone, sizes: Sequence[int]) -> list[tuple[int, ...]]:
         """The blocks to choose from."""
         if self.blocks is None:
-            return block_sets(block_sizes(backbone), self.most())
+            return block_sets(sizes, self.most())
         names = [block.name for block in backbone.blocks()]
         return [tuple(sorted({names.index(name) for name in self.blocks}))]
 
-    def _choose(self, engine: Engine, found: StepFeatures, sets: Sequence[tuple[int, ...]]) -> tuple[FeatureMap, float]:
+    def _choose(self, found: StepFeatures, sets: Sequence[tuple[int, ...]], seed: int) -> tuple[FeatureMap, float]:
         """Map and strength under which images are most probably of their classes, each without itself."""
-        sizes, best, chosen = block_sizes(engine.backbone), float("inf"), None
+        sizes, best, chosen = dict(zip(found.blocks, found.sizes, strict=True)), float("inf"), None
         for rooted in self.forms():
             for blocks in sets:
                 bare = FeatureMap(blocks, [sizes[block] for block in blocks], rooted)
-                map = self.completed(bare, engine.seed)
+                map = self.completed(bare, seed)
                 x = found.through(map)
                 sums = ClassSums.of(x, found.labels, "none")
                 strengths, labels = self.strengths(x), sums.rows(found.labels)
@@ -184,17 +199,18 @@ class Exact(Method):
         assert chosen is not None, "there is always the last block"
         return chosen
 
-    def _test(self, engine: Engine, sums: ClassSums, head: ExactHead, found: StepFeatures) -> float:
+    def _test(self, engine: Engine, sums: ClassSums, solved: Solved, x: Tensor, labels: Tensor) -> float:
         """Tell how many images are classified rightly by heads without them; the scale that suits their scores."""
-        labels, x = sums.rows(found.labels), found.through(head.map)
-        usable = sums.weights()[labels] > 1
-        if len(sums.labels) < 2 or not bool(usable.any()):
+        labels = sums.rows(labels)
+        usable = (sums.weights()[labels] > 1).nonzero()[:, 0]
+        if len(sums.labels) < 2 or not len(usable):
             return 1.0
-        scores = self.tested(sums, head, x[usable], labels[usable])
+        tried = usable[spaced(len(usable), _MOST_TRIED)]
+        scores = solved.left_out(x[tried], labels[tried])
         trained = any(stage.training.epochs for stage in self.stages(engine.step))
         if not trained and sums.scatter.kind != "laplace":  # else what tests them knows them
-            engine.estimates[LEFT_OUT] = accuracy(scores, labels[usable])
-        return judge(scores[None], labels[usable]).scale
+            engine.estimates[LEFT_OUT] = accuracy(scores, labels[tried])
+        return judge(scores[None], labels[tried]).scale
 
     def _told(self, backbone: Backbone, map: FeatureMap, sums: ClassSums) -> str:
         names = [backbone.blocks()[block].name for block in map.blocks]

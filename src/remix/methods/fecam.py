@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from remix.learning.engine import Engine
 from remix.methods.class_metrics import class_metric, metric_left_out, metrics_left_out
-from remix.methods.exact import Exact
+from remix.methods.exact import Exact, Solved
 from remix.methods.registry import method
-from remix.networks import ExactHead, ExactQuadraticHead, FeatureMap
+from remix.networks import ExactQuadraticHead, FeatureMap, Head
 from remix.statistics import ClassSums, ScatterKind
 
 __all__ = ["Fecam"]
 
 _GRID = (0.3, 1.0, 3.0, 10.0, 30.0)
 _SIDE_BY_SIDE, _MOST = 512, 1024  # features: a matrix per class of 1 MB, and of 4 MB
+_MOST_BYTES = 1 << 31  # of all matrices in double precision
 
 
 @method("fecam")
@@ -59,6 +62,17 @@ class Fecam(Exact):
             )
         return "dense"
 
+    def begin(self, engine: Engine) -> None:
+        """Refuse more matrices than a machine holds, too."""
+        super().begin(engine)
+        classes, dim = engine.student.head.num_classes, engine.backbone.feature_dim
+        size = 8 * classes * dim**2
+        if size > _MOST_BYTES:
+            raise ValueError(
+                f"the method fecam would keep {classes:,} matrices of {dim} x {dim} numbers, {size / 1e9:.1f} GB: "
+                "choose lda, which keeps one"
+            )
+
     def strengths(self, x: Tensor) -> Sequence[float]:
         """About what is published."""
         return _GRID if self.shrinkage is None else (self.shrinkage,)
@@ -67,23 +81,28 @@ class Fecam(Exact):
         """By the metric of its class without the image."""
         return metrics_left_out(mean, strengths, x, labels)
 
-    def tested(self, sums: ClassSums, head: ExactHead, x: Tensor, labels: Tensor) -> Tensor:
-        """The same."""
-        assert isinstance(head, ExactQuadraticHead)
-        scores = []
-        for label, (mean, metric) in enumerate(zip(head.mean, head.precision, strict=True)):
-            away, own = x - mean, labels == label
-            distances = ((away @ metric) * away).sum(1)
-            if bool(own.any()):
-                covariance = _covariance(sums, label)
-                distances[own] = metric_left_out(covariance, metric, sums.strength, sums.counts[label], away[own])
-            scores.append(-distances)
-        return torch.stack(scores, 1)
+    def solved(self, sums: ClassSums, map: FeatureMap, before: Head, seen: Collection[int]) -> Solved:
+        """A metric per class; those of classes without new images stay."""
+        kept = before.precision.cpu().double() if isinstance(before, ExactQuadraticHead) else None
+        metrics = [
+            class_metric(_covariance(sums, label), sums.strength) if kept is None or label in seen else kept[label]
+            for label in range(len(sums.labels))
+        ]
+        head = ExactQuadraticHead(map, before.task_sizes, sums.mean, torch.stack(metrics))
+        return Solved(head, partial(_left_out, sums, metrics))
 
-    def solved(self, sums: ClassSums, map: FeatureMap, task_sizes: Sequence[int]) -> ExactHead:
-        """A metric per class."""
-        metrics = [class_metric(_covariance(sums, label), sums.strength) for label in range(len(sums.labels))]
-        return ExactQuadraticHead(map, task_sizes, sums.mean, torch.stack(metrics))
+
+def _left_out(sums: ClassSums, metrics: Sequence[Tensor], x: Tensor, labels: Tensor) -> Tensor:
+    """Minus squared distances (N, K) of images (N, D), those from their own classes without them."""
+    scores = []
+    for label, metric in enumerate(metrics):
+        away, own = x - sums.mean[label], labels == label
+        distances = ((away @ metric) * away).sum(1)
+        if bool(own.any()):
+            covariance, count = _covariance(sums, label), sums.counts[label]
+            distances[own] = metric_left_out(covariance, metric, sums.strength, count, away[own])
+        scores.append(-distances)
+    return torch.stack(scores, 1)
 
 
 def _covariance(sums: ClassSums, label: int) -> Tensor:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, get_args
 
 from torch import Tensor
 
-from remix.methods.discriminant import discriminant, discriminant_left_out, discriminants_left_out
-from remix.methods.exact import Exact
+from remix.methods.discriminant import Discriminant, discriminants_left_out
+from remix.methods.exact import Exact, Solved
 from remix.methods.registry import method
-from remix.networks import ExactHead, ExactLinearHead, FeatureMap
+from remix.networks import ExactLinearHead, FeatureMap, Head
 from remix.statistics import ClassSums, ScatterKind
 
 __all__ = ["Lda"]
@@ -69,14 +70,8 @@ class Lda(Exact):
         """By the covariance without the image."""
         return discriminants_left_out(mean, strengths, x, labels)
 
-    def tested(self, sums: ClassSums, head: ExactHead, x: Tensor, labels: Tensor) -> Tensor:
-        """The same; from a Laplace covariance nothing can be taken."""
-        matrix, held = sums.scatter.matrix(), sums.scatter.kind == "laplace"
-        return discriminant_left_out(
-            sums.mean, sums.weights(), matrix, sums.freedom, sums.strength, x, labels, held=held
-        )
-
-    def solved(self, sums: ClassSums, map: FeatureMap, task_sizes: Sequence[int]) -> ExactHead:
-        """The discriminant."""
-        weights = discriminant(sums.mean, sums.scatter.matrix(), sums.freedom, sums.strength)
-        return ExactLinearHead(map, task_sizes, *weights)
+    def solved(self, sums: ClassSums, map: FeatureMap, before: Head, seen: Collection[int]) -> Solved:
+        """The discriminant; from a Laplace covariance no image can be taken."""
+        found = Discriminant(sums.mean, sums.scatter.matrix(), sums.freedom, sums.strength)
+        head = ExactLinearHead(map, before.task_sizes, *found.weights())
+        return Solved(head, partial(found.left_out, sums.weights(), held=sums.scatter.kind == "laplace"))

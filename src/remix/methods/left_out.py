@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 
 __all__ = ["Judged", "accuracy", "judge"]
 
-_HALVINGS = 40
+_HALVINGS = 30
 _LARGEST = 1e3  # logits of one standard deviation: surer than that nobody can be
 
 

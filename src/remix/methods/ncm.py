@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from remix.methods.discriminant import discriminant, discriminant_left_out
-from remix.methods.exact import Exact
+from remix.methods.discriminant import Discriminant
+from remix.methods.exact import Exact, Solved
 from remix.methods.registry import method
-from remix.networks import ExactHead, ExactLinearHead, FeatureMap
+from remix.networks import ExactLinearHead, FeatureMap, Head
 from remix.statistics import ClassSums, ScatterKind
 
 __all__ = ["Ncm"]
@@ -38,14 +39,14 @@ class Ncm(Exact):
 
     def tried(self, mean: Tensor, x: Tensor, labels: Tensor, strengths: Sequence[float]) -> Tensor:
         """Against means without the image."""
-        counts = torch.bincount(labels, minlength=len(mean)).to(x)
-        return discriminant_left_out(mean, counts, torch.ones_like(mean[0]), 1, 1.0, x, labels)[None]
+        return _nearest(mean).left_out(torch.bincount(labels, minlength=len(mean)).to(x), x, labels)[None]
 
-    def tested(self, sums: ClassSums, head: ExactHead, x: Tensor, labels: Tensor) -> Tensor:
-        """The same."""
-        same = torch.ones_like(sums.mean[0])
-        return discriminant_left_out(sums.mean, sums.weights(), same, 1, 1.0, x, labels)
-
-    def solved(self, sums: ClassSums, map: FeatureMap, task_sizes: Sequence[int]) -> ExactHead:
+    def solved(self, sums: ClassSums, map: FeatureMap, before: Head, seen: Collection[int]) -> Solved:
         """A discriminant for which all features vary alike."""
-        return ExactLinearHead(map, task_sizes, *discriminant(sums.mean, torch.ones_like(sums.mean[0]), 1, 1.0))
+        found = _nearest(sums.mean)
+        head = ExactLinearHead(map, before.task_sizes, *found.weights())
+        return Solved(head, partial(found.left_out, sums.weights()))
+
+
+def _nearest(mean: Tensor) -> Discriminant:
+    return Discriminant(mean, torch.ones_like(mean[0]), 1, 1.0)

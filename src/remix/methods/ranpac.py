@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from remix.methods.exact import Exact
+from remix.methods.exact import Exact, Solved
 from remix.methods.registry import method
-from remix.methods.ridge import ridge, ridge_left_out, ridges_left_out
-from remix.networks import ExactHead, ExactLinearHead, FeatureMap
+from remix.methods.ridge import Ridge, ridges_left_out
+from remix.networks import ExactLinearHead, FeatureMap, Head
 from remix.statistics import ClassSums, ScatterKind
 
 __all__ = ["Ranpac"]
@@ -63,11 +63,8 @@ class Ranpac(Exact):
         """By the regression on all other images."""
         return ridges_left_out(x, labels, len(mean), strengths)
 
-    def tested(self, sums: ClassSums, head: ExactHead, x: Tensor, labels: Tensor) -> Tensor:
-        """The same."""
-        return ridge_left_out(sums.mean, sums.weights(), sums.scatter.matrix(), sums.strength, x, labels)
-
-    def solved(self, sums: ClassSums, map: FeatureMap, task_sizes: Sequence[int]) -> ExactHead:
+    def solved(self, sums: ClassSums, map: FeatureMap, before: Head, seen: Collection[int]) -> Solved:
         """The regression."""
-        weight = ridge(sums.mean, sums.weights(), sums.scatter.matrix(), sums.strength)
-        return ExactLinearHead(map, task_sizes, weight, weight.new_zeros(len(weight)))
+        found = Ridge(sums.mean, sums.weights(), sums.scatter.matrix(), sums.strength)
+        head = ExactLinearHead(map, before.task_sizes, found.weight, found.weight.new_zeros(len(found.weight)))
+        return Solved(head, found.left_out)

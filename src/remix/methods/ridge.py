@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from remix.methods.discriminant import solved
+from remix.methods.discriminant import factorised
 
-__all__ = ["ridge", "ridge_left_out", "ridges_left_out"]
+__all__ = ["Ridge", "ridges_left_out"]
 
 
-def ridge(mean: Tensor, counts: Tensor, scatter: Tensor, penalty: float) -> Tensor:
-    """Weights (K, D) of the classes: (G + penalty I)^-1 of the sums of their features, G the sum of x x'.
+class Ridge:
+    """(G + penalty I)^-1, factorised once; G is the sum of x x'.
 
     Args:
         mean: (K, D).
@@ -25,25 +25,34 @@ def ridge(mean: Tensor, counts: Tensor, scatter: Tensor, penalty: float) -> Tens
         scatter: (D, D) about the means.
         penalty: above 0.
 
-    """
-    return solved(_products(mean, counts, scatter, penalty), counts[:, None] * mean)
-
-
-def ridge_left_out(mean: Tensor, counts: Tensor, scatter: Tensor, penalty: float, x: Tensor, labels: Tensor) -> Tensor:
-    """Scores (N, K) of images, each by the regression on all others.
-
-    Args:
-        mean, counts, scatter, penalty: as of `ridge`, with these images.
-        x: (N, D), some or all of the images.
-        labels: (N,) their classes.
+    Raises:
+        ValueError: if the scatter is none.
 
     """
-    metric = solved(_products(mean, counts, scatter, penalty), torch.cat([x, counts[:, None] * mean]))
-    return _left_out(x @ metric[len(x) :].T, (x * metric[: len(x)]).sum(1), labels)
+
+    def __init__(self, mean: Tensor, counts: Tensor, scatter: Tensor, penalty: float) -> None:
+        totals = counts[:, None] * mean
+        matrix = torch.addmm(scatter, totals.T, mean)
+        matrix.diagonal().add_(penalty)
+        self._root = factorised(matrix)
+        self.weight = self._solved(totals)
+        """(K, D)."""
+
+    def left_out(self, x: Tensor, labels: Tensor) -> Tensor:
+        """Scores (N, K) of images (N, D), some or all that the sums are of, each by the regression on all others."""
+        return _left_out(x @ self.weight.T, (x * self._solved(x)).sum(1), labels)
+
+    def _solved(self, rows: Tensor) -> Tensor:
+        return torch.cholesky_solve(rows.T, self._root).T
 
 
 def ridges_left_out(x: Tensor, labels: Tensor, classes: int, penalties: Sequence[float]) -> Tensor:
-    """The same for several penalties at once, (penalties, N, K), of all images (N, D), by one eigenvalue problem."""
+    """What `Ridge.left_out` gives of all images (N, D), for several penalties at once, by one eigenvalue problem.
+
+    Returns:
+        scores (penalties, N, K).
+
+    """
     targets = one_hot(labels, classes).double()
     if len(x) <= x.shape[1]:
         values, basis = torch.linalg.eigh(x @ x.T)
@@ -56,12 +65,6 @@ def ridges_left_out(x: Tensor, labels: Tensor, classes: int, penalties: Sequence
         kept = values / (values + penalty)
         scores.append(_left_out((basis * kept) @ inside, basis.square() @ kept, labels))
     return torch.stack(scores)
-
-
-def _products(mean: Tensor, counts: Tensor, scatter: Tensor, penalty: float) -> Tensor:
-    matrix = scatter + (counts[:, None] * mean).T @ mean
-    matrix.diagonal().add_(penalty)
-    return matrix
 
 
 def _left_out(predicted: Tensor, leverage: Tensor, labels: Tensor) -> Tensor:

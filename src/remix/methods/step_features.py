@@ -16,7 +16,7 @@ from remix.learning.team import full_precision
 from remix.networks import Backbone, FeatureMap
 from remix.networks.probe import block_shapes, evaluating
 
-__all__ = ["StepFeatures", "block_sets", "block_sizes", "step_features"]
+__all__ = ["StepFeatures", "block_sets", "block_sizes", "spaced", "step_features"]
 
 _DEEPEST = 4  # blocks, from the last one on, that may stand side by side
 
@@ -30,21 +30,30 @@ class StepFeatures(NamedTuple):
     sizes: tuple[int, ...]
 
     def through(self, map: FeatureMap) -> Tensor:
-        """What a map makes of those of its blocks, (N, D) in float64."""
+        """What a map makes of those of its blocks, (N, D): in single precision, as when it is used, then float64."""
         parts = dict(zip(self.blocks, self.rows.split(self.sizes, 1), strict=True))
-        mapped: Tensor = (
-            copy.deepcopy(map).cpu().double()(torch.cat([parts[block] for block in map.blocks], 1).double())
-        )
-        return mapped
+        mapped: Tensor = copy.deepcopy(map).cpu()(torch.cat([parts[block] for block in map.blocks], 1))
+        return mapped.double()
 
     def some(self, most: int) -> StepFeatures:
         """Of ``most`` images at equal distances, or of all."""
-        places = torch.linspace(0, len(self.labels) - 1, min(most, len(self.labels))).long()
+        places = spaced(len(self.labels), most)
         return self._replace(rows=self.rows[places], labels=self.labels[places])
 
 
-def step_features(engine: Engine, data: ImageDataset, blocks: Sequence[int]) -> StepFeatures:
+def spaced(count: int, most: int) -> Tensor:
+    """``most`` places at equal distances among ``count``, or all."""
+    return torch.arange(count) if count <= most else torch.linspace(0, count - 1, most, dtype=torch.float64).long()
+
+
+def step_features(engine: Engine, data: ImageDataset, blocks: Sequence[int], sizes: Sequence[int]) -> StepFeatures:
     """Send the images of a step through the network once.
+
+    Args:
+        engine: whose network.
+        data: the images.
+        blocks: whose pooled outputs are wanted.
+        sizes: how many features each of them gives.
 
     Raises:
         ValueError: if a feature is not finite.
@@ -61,8 +70,7 @@ def step_features(engine: Engine, data: ImageDataset, blocks: Sequence[int]) -> 
     everything = torch.cat(rows)
     if not bool(torch.isfinite(everything).all()):
         raise ValueError("the network gives NaN or infinite features for an image: check the images and its weights")
-    sizes = block_sizes(engine.backbone)
-    return StepFeatures(everything, torch.cat(labels), tuple(blocks), tuple(sizes[block] for block in blocks))
+    return StepFeatures(everything, torch.cat(labels), tuple(blocks), tuple(sizes))
 
 
 def block_sizes(backbone: Backbone) -> list[int]:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import linear
 
 from remix.networks.feature_map import FeatureMap
 from remix.networks.heads import Head, checked_sizes, register_head
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 __all__ = ["ExactHead", "ExactLinearHead", "ExactQuadraticHead"]
 
 
 class ExactHead(Head):
     """Base class: the map, and how many classes came with each task. Weights are buffers: no optimiser finds them.
+
+    ``scale`` multiplies all scores, so that they are logits.
 
     Args:
         map: from pooled features of blocks to features.
@@ -31,6 +29,8 @@ class ExactHead(Head):
     def __init__(self, map: FeatureMap, task_sizes: Sequence[int] = ()) -> None:
         super().__init__(sum(map.sizes))
         self.map, self._sizes = map, tuple(task_sizes)
+        self.scale: Tensor
+        self.register_buffer("scale", torch.ones(()))
 
     @property
     def at(self) -> tuple[int, ...]:
@@ -48,12 +48,8 @@ class ExactHead(Head):
             raise ValueError("a task needs at least one class, got none")
         self._sizes = (*self._sizes, len(names))
         for name, tensor in self.named_buffers(recurse=False):
-            if name != "_placement":
+            if name not in ("_placement", "scale"):
                 self.register_buffer(name, torch.cat([tensor, tensor.new_zeros(len(names), *tensor.shape[1:])]))
-
-    def scaled(self, scale: float) -> Self:
-        """All logits times a number, in place."""
-        raise NotImplementedError
 
     def newest(self) -> NoReturn:
         """There is nothing that could be trained."""
@@ -78,7 +74,7 @@ class ExactHead(Head):
         with torch.device("meta"):
             outline = FeatureMap.from_description(described)
         own = cls._own_shapes(outline.dim, sum(checked_sizes(described)))
-        return {**own, **{f"map.{name}": shape for name, shape in FeatureMap.shapes(described).items()}}
+        return {"scale": (), **own, **{f"map.{name}": shape for name, shape in FeatureMap.shapes(described).items()}}
 
     @classmethod
     def _own_shapes(cls, dim: int, classes: int) -> dict[str, tuple[int, ...]]:
@@ -114,22 +110,9 @@ class ExactLinearHead(ExactHead):
     def _own_shapes(cls, dim: int, classes: int) -> dict[str, tuple[int, ...]]:
         return {"weight": (classes, dim), "bias": (classes,)}
 
-    def scaled(self, scale: float) -> Self:
-        """All logits times a number, in place."""
-        self.weight, self.bias = scale * self.weight, scale * self.bias
-        return self
-
-    def plain(self) -> nn.Module:
-        """One linear layer, where the map leaves features as they are."""
-        if self.map.rooted or self.map.projection is not None:
-            return copy.deepcopy(self)
-        layer = nn.Linear(self.feature_dim, self.num_classes)
-        layer.load_state_dict({"weight": self.weight, "bias": self.bias})
-        return layer
-
     def forward(self, features: Tensor) -> Tensor:
         """Pooled features (N, feature_dim) -> logits (N, classes)."""
-        return linear(self.map(features), self.weight, self.bias)
+        return self.scale * linear(self.map(features), self.weight, self.bias)
 
 
 @register_head("quadratic", chosen=False)
@@ -161,12 +144,7 @@ class ExactQuadraticHead(ExactHead):
     def _own_shapes(cls, dim: int, classes: int) -> dict[str, tuple[int, ...]]:
         return {"mean": (classes, dim), "precision": (classes, dim, dim)}
 
-    def scaled(self, scale: float) -> Self:
-        """All logits times a number, in place."""
-        self.precision = scale * self.precision
-        return self
-
     def forward(self, features: Tensor) -> Tensor:
         """Pooled features (N, feature_dim) -> logits (N, classes)."""
         away = self.map(features) - self.mean[:, None]
-        return -(torch.bmm(away, self.precision) * away).sum(2).T
+        return -self.scale * (torch.bmm(away, self.precision) * away).sum(2).T

@@ -60,8 +60,8 @@ class ClassSums(Statistic):
         if len(self.counts) != size or not all(is_count(count, 1) for count in self.counts):
             raise ValueError(f"counts must be {size} positive numbers of images, got {str(self.counts)[:60]}")
         shape = (size, self.scatter.dim)
-        if self.mean.shape != shape or self.mean.dtype != torch.float64 or not bool(torch.isfinite(self.mean).all()):
-            raise ValueError(f"the means must be finite float64 {shape}, got {tuple(self.mean.shape)}")
+        if self.mean.shape != shape or self.mean.dtype != torch.float64:
+            raise ValueError(f"the means must be float64 {shape}, got {tuple(self.mean.shape)} {self.mean.dtype}")
         groups = {len(tensor) for tensor in self.scatter.tensors.values()}
         if type(self.own) is not bool or not groups <= {size if self.own else 1}:
             raise ValueError(f"a scatter must be that of all {size} classes or of each, got {groups} of them")
@@ -81,13 +81,8 @@ class ClassSums(Statistic):
             kind: of scatter; "laplace" is fitted to it.
             own: whether every class has a scatter of its own.
 
-        Raises:
-            ValueError: for features that are not finite.
-
         """
         rows, labels = rows.detach().cpu(), labels.cpu()
-        if not bool(torch.isfinite(rows).all()):
-            raise ValueError("the network gives NaN or infinite features for an image: check images and weights")
         classes, which, counts = labels.unique(return_inverse=True, return_counts=True)
         parts = list(zip(rows.split(_ROWS), which.split(_ROWS), strict=True))
         mean = torch.zeros(len(classes), rows.shape[1], dtype=torch.float64)
@@ -149,10 +144,12 @@ class ClassSums(Statistic):
         both = counts.prod(0).nonzero()[:, 0]
         apart = (means[1] - means[0])[both] * (counts.prod(0) / total)[both].sqrt()[:, None]
         groups = len(labels) if self.own else 1
-        if not self.own:
-            places, both = [torch.zeros(1, dtype=torch.int64)] * 2, torch.zeros_like(both)
-        scatter = self.scatter.as_dense().placed(places[0], groups) + other.scatter.as_dense().placed(places[1], groups)
-        scatter += Scatter.of(apart, both, groups, scatter.kind)  # a class in both varies between its two means as well
+        mine, theirs = self.scatter.as_dense(), other.scatter.as_dense()
+        if self.own:
+            mine, theirs = mine.placed(places[0], groups), theirs.placed(places[1], groups)
+        scatter = mine + theirs
+        if len(both):  # a class in both varies between its two means as well
+            scatter += Scatter.of(apart, both if self.own else torch.zeros_like(both), groups, scatter.kind)
         if self.scatter.kind == "laplace":
             scatter = scatter.as_laplace(self.freedom + other.freedom, self.scatter)
         return replace(self, labels=labels, counts=tuple(map(int, total)), mean=mean, scatter=scatter)
@@ -175,6 +172,9 @@ class ClassSums(Statistic):
         if kind not in SCATTERS or mean.dim() != 2:
             raise ValueError(f"sums have no scatter of the kind {str(kind)[:20]!r}")
         scatter = Scatter(kind, {name: tensors.pop(name) for name in SCATTERS[kind]}, mean.shape[1])
+        scatter.check()
+        if not bool(torch.isfinite(mean).all()):
+            raise ValueError("the means must be finite")
         chosen = {name: described[name] for name in ("own", "method", "strength", "scale")}
         return cls(integers(described["labels"]), integers(described["counts"]), mean, scatter, **chosen)
 

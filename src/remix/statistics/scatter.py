@@ -35,7 +35,7 @@ class Scatter:
         dim: D.
 
     Raises:
-        ValueError: if they are not of such shapes, not finite, or have negative squares.
+        ValueError: if they are not of such shapes.
 
     """
 
@@ -50,6 +50,10 @@ class Scatter:
         for name, tensor in self.tensors.items():
             if tensor.dim() != 2 or tensor.shape[1] != length or tensor.dtype != torch.float64 or not len(tensor):
                 raise ValueError(f"{name} must be float64 (groups, {length}), got {tuple(tensor.shape)} {tensor.dtype}")
+
+    def check(self) -> None:
+        """Whether the numbers, from elsewhere, can be such sums. Raises ValueError."""
+        for name, tensor in self.tensors.items():
             if not bool(torch.isfinite(tensor).all()):
                 raise ValueError(f"{name} must be finite")
         if self.kind == "laplace":
