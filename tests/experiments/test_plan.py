@@ -16,7 +16,7 @@ from remix.cli.run import run
 from remix.data import MissingData, TaskStream
 from remix.experiments.config import build_config, list_presets, read_preset, resolve
 from remix.experiments.plan import check_run, create_network, load_tasks, plan_run
-from remix.methods import list_methods
+from remix.methods import list_methods, method_class
 from remix.support.settings import SettingError
 
 
@@ -106,7 +106,8 @@ def test_every_preset_can_be_planned_for_every_method_without_its_data(preset, m
         config = build_config(read_preset(preset), assignments={"method": method})
         plan = plan_run(config, None if preset != "digits" else load_tasks(config.data, None))
         assert len(plan.tasks) == config.data.tasks
-        assert all(task.stages and task.work > 0 for task in plan.tasks)
+        trained = plan.tasks[:1] if method_class(method).exact else plan.tasks
+        assert all(task.stages and task.work > 0 for task in trained)
         if method in ("pmi", "remix"):
             settings = config.settings
             assert [task.pseudo for task in plan.tasks[1:]] == [

@@ -42,6 +42,7 @@ SETTINGS = {
     "rdfcil": [*_GENERATED, "settings.balance.epochs=2"],
     "pmi": _INVERTED,
     "remix": _INVERTED,
+    **{name: ["settings.first.epochs=2"] for name in ("ncm", "lda", "fecam", "ranpac")},
 }
 
 

@@ -10,7 +10,7 @@ from remix.learning.engine import Engine
 from remix.learning.method import Method
 from remix.learning.stage import Training
 from remix.learning.team import Team
-from remix.methods import create_method
+from remix.methods import create_method, method_class
 from remix.networks import Classifier, create_backbone, create_head
 from remix.statistics import SelectorRecipe
 
@@ -36,6 +36,8 @@ def settings(name: str) -> dict[str, Any]:
         }
         counts = {"samples": 20, "samples_per_task": 20, "selectors": SelectorRecipe(epochs=2)}
         return {**common, **stages, **counts, "inversion": inversion}
+    if method_class(name).exact:
+        return common
     common["later"] = SHORT
     if name in ("rdfcil", "abd", "deepinversion"):
         common["image_generator"] = GENERATOR

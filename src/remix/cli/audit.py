@@ -60,6 +60,7 @@ def audit(
     """
     from remix.deploy.audit import audit_data, audit_table, write_report
     from remix.deploy.dream_options import DreamOptions
+    from remix.deploy.inspection import single_images
     from remix.deploy.measuring import read_folder
     from remix.learning import load_model
     from remix.learning.team import as_device
@@ -75,6 +76,8 @@ def audit(
                 raise ValueError(f"{printable(file)} is there already: --overwrite replaces it")
         figure.parent.mkdir(parents=True, exist_ok=True)
     opened = load_model(model).to(as_device(device))
+    for sentence in single_images(opened):
+        note(sentence)
     trained = read_folder(train, opened.preprocessing)
     note_left_out(trained.skipped)
     reference = trained.test

@@ -106,10 +106,20 @@ def _statement(found: Inspection, tensors: bool) -> str:
         "No image is stored. How this is known: the bytes above add up to the file; every tensor in it "
         f"({listed}) is of one of these kinds and has the shape that the network and its classes call for; none of "
         "these kinds has an axis over images; a file with any other tensor is refused.",
+        *_covariances(found),
         "What these numbers can still tell about the training images: docs/privacy.md, and remix audit.",
         *(f"WARNING: {text}" for text in found.warnings()),
     ]
     return "\n".join(lines)
+
+
+def _covariances(found: Inspection) -> list[str]:
+    """What the covariance of features takes, and what it would take in another form."""
+    told = [f"{size:,} bytes as {kind}" for kind, size in found.covariances().items()]
+    if not told:
+        return []
+    rest = f"; it would take {' and '.join(told[1:])} (--covariance)" if told[1:] else ""
+    return [f"The covariance of features takes {told[0]}{rest}."]
 
 
 def _day(date: str) -> str:

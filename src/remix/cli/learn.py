@@ -36,6 +36,8 @@ def learn(
     method: str | None = None,
     head: str | None = None,
     prior: str | None = None,
+    covariance: str | None = None,
+    minimum: int | None = None,
     freeze: str | None = None,
     epochs: int | None = None,
     lr: float | None = None,
@@ -73,9 +75,12 @@ def learn(
         extend: Add images to classes that the model knows already; without it a known class is an error.
         check: Folder of labelled images to test on, before and after; nothing is learned from it.
         name: Name of this step, which remix inspect shows.
-        method: How old classes are kept: remix (the default), pmi, lwf or finetune. A model goes on with its own.
+        method: How old classes are kept: remix (the default), pmi, lwf or finetune; or an exact head on a network that
+            stays as it is, within seconds: ncm, lda, fecam or ranpac. A model goes on with its own.
         head: Head of the network, in its first step: linear (the default) or cosine.
         prior: Covariance of the activations that dreams are held to: laplace (the default), dense or diagonal.
+        covariance: Covariance of features that the method lda keeps: auto (the default), dense, laplace or diagonal.
+        minimum: Fewest images of a class that an exact head takes, whose sums tell little of one among many.
         freeze: Blocks that never change: a number, the name of the first block that learns, last-stage or none.
         epochs: Most passes over the images that training takes.
         lr: Learning rate at which training begins.
@@ -83,7 +88,7 @@ def learn(
         size: Side in pixels to which images are brought.
         batch: Images in a step of training.
         versions: Augmented versions of every image that go through frozen blocks; 1 for none.
-        holdout: Fraction of the images to hold out, 0.2 by default; 0 for none.
+        holdout: Fraction of the images to hold out, 0.2 by default; 0 for none, as for an exact head.
         patience: Epochs without improvement after which training stops.
         seed: Number from which everything random is drawn; 0 by default.
         no_flip: Never mirror images left to right, as for letters; grey images are not mirrored anyway.
@@ -125,6 +130,8 @@ def learn(
         "holdout": holdout,
         "patience": patience,
         "prior": prior,
+        "covariance": covariance,
+        "minimum": minimum,
         "seed": seed,
         "flip": False if no_flip else None,
         "device": device,
@@ -217,11 +224,16 @@ def _table(model: Model, step: LearnStep, old: int, before: Evaluation | None, a
     for column in ("before", "now"):
         table.add_column(column, justify="right")
     found, new = step.accuracies, len(model.classes) - old
-    if "held-out images" in found:
-        table.add_row(f"all {new}", "held-out images", "", f"{found['held-out images']:.1f}")
-    if "new classes, held-out images" in found:
-        what = f"{new} new" if not step.extended else f"{len(step.classes)} in the folder"
-        table.add_row(what, "held-out images", "", f"{found['new classes, held-out images']:.1f}")
+    for what, value in found.items():
+        tested = what.removeprefix("new classes, ")
+        of = (
+            f"all {new}"
+            if tested == what
+            else f"{new} new"
+            if not step.extended
+            else f"{len(step.classes)} in the folder"
+        )
+        table.add_row(of, tested, "", f"{value:.1f}")
     if after is not None:
         for what, labels in ((f"{old} old", range(old)), (f"{new} new", range(old, old + new))):
             now = _accuracy(after, labels)

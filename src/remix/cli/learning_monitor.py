@@ -54,6 +54,11 @@ class LearningMonitor(Monitor):
     def batch(self, epoch: int, done: int, count: int) -> None:
         """A part of an epoch."""
         self._epoch = epoch
+        if self._phase == "remember":
+            share = done / max(count, 1)
+            before = 1 - _MEASURING if self._stages else 0.0  # without a stage this pass is all there is to do
+            self.display.show("sending the images through the network", before + (1 - before) * share, {})
+            return
         self._show(done / max(count, 1))
 
     def epoch(self, report: EpochReport) -> None:

@@ -119,7 +119,7 @@ def adopted_model(
             "priors are diagonal"
         )
     else:
-        whole = take_in(data, preprocessing, classes=classes, holdout=settings.holdout, seed=settings.seed)
+        whole = take_in(data, preprocessing, classes=classes, holdout=settings.held_out(), seed=settings.seed)
         if foreign := [one for one in whole.classes if one not in classes]:
             raise DataError(
                 f"the data have a class {foreign[0]!r} that is not among the network's: {', '.join(classes)}"

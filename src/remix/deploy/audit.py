@@ -206,7 +206,7 @@ def _rows(model: Model, space: str, images: Tensor, batch: int) -> Tensor:
         normalise = model.preprocessing.normalisation.normalise
         with evaluating(model.classifier):
             found = [
-                model.classifier.backbone.pooled(normalise(part.to(parameter.device), parameter.dtype)).float().cpu()
+                model.classifier.pooled(normalise(part.to(parameter.device), parameter.dtype)).float().cpu()
                 for part in images.split(batch)
             ]
         return torch.cat(found)

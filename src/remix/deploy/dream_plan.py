@@ -160,6 +160,11 @@ def make_plan(model: Model, options: DreamOptions) -> DreamPlan:
 
     """
     head = model.classifier.head
+    if head.at is not None:
+        raise ValueError(
+            "this model has an exact head on features of its blocks, and images are dreamed from a head on its last: "
+            "learn with the method remix or pmi to dream"
+        )
     if not head.all_tasks:
         raise ValueError(
             f"a head of the kind {head.kind!r} chooses a task first, which an inversion cannot follow: dream with a "

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from remix._version import __version__
 from remix.learning import Model
+from remix.networks import Classifier, ExactHead, ExactLinearHead, create_backbone, described_head
 from remix.networks.probe import evaluating
 from remix.networks.weights import classifier_of, published_keys
 from remix.statistics.storage import serialised
@@ -32,6 +33,7 @@ __all__ = ["SUFFIXES", "Exported", "Plain", "PlainNetwork", "card", "export", "p
 SUFFIXES = {"onnx": ".onnx", "torch": ".pt2", "safetensors": ".safetensors"}
 """Formats, and how their files end."""
 
+_EXACT = "exact_head"  # not a name that a reader would take for one linear layer on the last block
 _TOLERANCE = 1e-3  # of the largest logit
 _BATCHES = (1, 5)
 
@@ -110,7 +112,7 @@ def _compare(model: Model, run: Callable[[Tensor], Tensor]) -> tuple[float, floa
 
 
 class PlainNetwork(nn.Module):
-    """Backbone and one linear layer, on the CPU in single precision: normalised images in, logits out.
+    """Backbone and head, mostly one linear layer, on the CPU in single precision: normalised images in, logits out.
 
     Args:
         model: stays as it is; its weights are copied.
@@ -122,12 +124,13 @@ class PlainNetwork(nn.Module):
         backbone: Any = model.classifier.backbone
         self.backbone = copy.deepcopy(backbone).cpu().float()
         self.fc = model.classifier.head.plain().cpu().float()
+        self._at = model.classifier.head.at
         self.eval()
         self.requires_grad_(False)
 
     def forward(self, images: Tensor) -> Tensor:
         """Map normalised images (N, C, H, W) to logits (N, classes)."""
-        logits: Tensor = self.fc(self.backbone.pooled(images))
+        logits: Tensor = self.fc(self.backbone.pooled(images, at=self._at))
         return logits
 
 
@@ -140,8 +143,26 @@ def card(model: Model) -> dict[str, Any]:
         "input": f"images: float32 (N, {channels}, {height}, {width})",
         "output": f"logits: float32 (N, {len(model.classes)}), in the order of classes; softmax gives probabilities",
         "network": {"backbone": model.backbone, "options": dict(model.options)},
+        **_exact_head(model),
         "remix": __version__,
     }
+
+
+def _exact_head(model: Model) -> dict[str, Any]:
+    """How a head that is not one linear layer on the last block makes logits, in words and as numbers."""
+    head = model.classifier.head
+    if not isinstance(head, ExactHead):
+        return {}
+    names = [model.classifier.backbone.blocks()[block].name for block in head.at]
+    steps = [f"x = mean over positions of the outputs of {', '.join(names)}, side by side"]
+    if head.map.rooted:
+        steps.append("x = sign(x) * sqrt(|x|), then the part of each block divided by its length")
+    if head.map.projection is not None:
+        steps.append("x = max(map.projection @ x, 0)")
+    linear = isinstance(head, ExactLinearHead)
+    scores = "weight @ x + bias" if linear else "-(x - mean)' precision (x - mean) of each class"
+    steps.append(f"logits = scale * ({scores})")
+    return {"head": {"formula": steps, "described": head.describe()}}
 
 
 def probe(model: Model, count: int) -> Tensor:
@@ -250,12 +271,29 @@ def _as_safetensors(model: Model) -> Plain:
         kind = model.classifier.head.kind
         raise ValueError(f"safetensors hold a linear head, not one of the kind {kind!r}: use --format onnx or torch")
     names = published_keys(network.backbone, model.options)
+    top = "fc" if model.classifier.head.at is None else _EXACT
     tensors = {names[key]: tensor.contiguous() for key, tensor in network.backbone.state_dict().items()}
-    tensors |= {f"fc.{key}": tensor.contiguous() for key, tensor in network.fc.state_dict().items()}
+    tensors |= {f"{top}.{key}": tensor.contiguous() for key, tensor in network.fc.state_dict().items()}
     note = json.dumps(card(model), ensure_ascii=False, indent=2)
     content = serialised(tensors, {"format": "pt", "remix": note})
-    again = classifier_of(model.backbone, load(content), "the export", **dict(model.options)).eval()
+    read = load(content)
+    if top == "fc":
+        again = classifier_of(model.backbone, read, "the export", **dict(model.options)).eval()
+    else:
+        again = _exact_classifier(model, read, names, json.loads(note)["head"]["described"])
     return Plain(content, again, "safetensors", f"{note}\n".encode())
+
+
+def _exact_classifier(
+    model: Model, tensors: dict[str, Tensor], names: dict[str, str], described: dict[str, Any]
+) -> Classifier:
+    """The network of an exported state dict whose head the note describes."""
+    backbone = create_backbone(model.backbone, **dict(model.options))
+    backbone.load_state_dict({key: tensors[name] for key, name in names.items()})
+    head = described_head(backbone.feature_dim, described)
+    start = f"{_EXACT}."
+    head.load_state_dict({key.removeprefix(start): t for key, t in tensors.items() if key.startswith(start)})
+    return Classifier(backbone, head).eval()
 
 
 @contextmanager

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from remix.learning import LearnStep, Model, load_model
 from remix.learning.model_file import KIND, OLDEST, VERSION
-from remix.statistics import FileHeader, read_header
+from remix.methods import method_class
+from remix.statistics import ClassSums, FileHeader, read_header
 
-__all__ = ["KINDS", "ClassEntry", "Inspection", "KindTotal", "StoredPart", "as_plain", "inspect_file"]
+__all__ = [
+    "KINDS", "ClassEntry", "Inspection", "KindTotal", "StoredPart", "as_plain", "inspect_file", "single_images",
+]  # fmt: skip
 
 KINDS = {
     "weights of the backbone": "learned by training",
-    "weights of the head": "learned by training, a row per class",
+    "weights of the head": "learned by training, or solved from sums: a row per class, or a matrix",
+    "random projection": "of features, drawn once",
     "BatchNorm statistics": "mean and variance of each channel over training images",
     "moments": "mean and variance of a layer's input over images",
     "Laplace covariance": "how the coordinates of a layer's input vary together: four numbers per coordinate",
-    "dense covariance": "the same as a full matrix",
+    "dense covariance": "how they vary together, as a full matrix",
     "prototypes": "mean feature of each class, by which the head finds the task",
+    "class sums": "mean of the features of each class, and how they vary about it",
     "class Gaussians": "mean, standard deviation and, if kept, correlation of the features of each class",
     "selectors": "two small layers of weights per class",
     "header": "JSON: names, counts, preprocessing, history, checksums",
@@ -28,6 +33,7 @@ KINDS = {
 """Every kind of thing a file can hold, and what it is. None has an axis over images."""
 
 _FEW = 10
+_SUM_PARTS = {"mean": "class sums", "squares": "class sums", "scatter": "dense covariance"}
 _LAYER_PARTS = {
     "mean": "moments",
     "variance": "moments",
@@ -108,13 +114,34 @@ class Inspection:
     def warnings(self) -> list[str]:
         """What should worry a person who wants to give the file away."""
         few = [entry.name for entry in self.classes if entry.images and entry.images < _FEW]
-        if not few:
-            return []
-        shown = ", ".join(few[:5]) + (", ..." if len(few) > 5 else "")
-        return [
-            f"fewer than {_FEW} images of {shown}: the mean of a class of few images is close to each of them "
-            "(docs/privacy.md)"
-        ]
+        told = single_images(self.model)
+        if few:
+            told.append(
+                f"fewer than {_FEW} images of {_listed(few)}: the mean of a class of few images is close to each of "
+                "them (docs/privacy.md)"
+            )
+        return told
+
+    def covariances(self) -> dict[str, int]:
+        """The bytes of the covariance of features in every kind that it could have; that which it has comes first."""
+        sums = None if self.model.memory is None else self.model.memory.get(ClassSums.name)
+        if sums is None or sums.scatter.kind == "none":
+            return {}
+        others = ("dense", "laplace", "diagonal") if hasattr(method_class(sums.method), "covariance") else ()
+        return {kind: sums.scatter.bytes(kind) for kind in dict.fromkeys((sums.scatter.kind, *others))}
+
+
+def single_images(model: Model) -> list[str]:
+    """A sentence about classes of one image, whose sums are the features of that image; or none."""
+    sums = None if model.memory is None else model.memory.get(ClassSums.name)
+    counts = () if sums is None else zip(sums.labels, sums.counts, strict=True)
+    single = [model.classes[label] for label, count in counts if count == 1]
+    if not single:
+        return []
+    return [
+        f"the sums of {_listed(single)} are the features of one image each, as exactly as if that were kept: ask for "
+        "more with --minimum (docs/privacy.md)"
+    ]
 
 
 def inspect_file(path: str | Path) -> Inspection:
@@ -161,6 +188,7 @@ def as_plain(found: Inspection) -> dict[str, Any]:
         "classes": [asdict(entry) for entry in found.classes],
         "history": [step.to_dict() for step in model.history],
         "kinds": {total.kind: {"tensors": total.tensors, "bytes": total.bytes} for total in found.totals()},
+        "covariance_bytes": found.covariances(),
         "tensors": [asdict(part) for part in found.parts if part.kind != "header"],
         "images_stored": 0,
         "warnings": found.warnings(),
@@ -173,13 +201,20 @@ def _kind(name: str) -> str:
     last = rest.rpartition(".")[2]
     if group == "network":
         if rest.startswith("head."):
-            return "prototypes" if last == "prototypes" else "weights of the head"
+            special = {"prototypes": "prototypes", "projection": "random projection"}
+            return special.get(last, "weights of the head")
         running = last in ("running_mean", "running_var", "num_batches_tracked")
         return "BatchNorm statistics" if running else "weights of the backbone"
     part, _, key = rest.partition("/")
     if part == "layers":
         return _LAYER_PARTS[key.rpartition("/")[2].rpartition(".")[2]]  # laplace-paper.diag is a diag
+    if part == "sums":
+        return _SUM_PARTS.get(key, "Laplace covariance")
     return {"gaussians": "class Gaussians", "selectors": "selectors"}[part]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
 
 
 def _classes(model: Model) -> Iterable[ClassEntry]:

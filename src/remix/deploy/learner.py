@@ -15,7 +15,7 @@ from remix.deploy.adoption import adopted_model
 from remix.deploy.dream_options import DreamOptions
 from remix.deploy.dream_plan import make_plan
 from remix.deploy.recipe import LearnSettings, step_methods
-from remix.deploy.step import learn_step, opened
+from remix.deploy.step import exact_step, learn_step, opened
 from remix.learning import LearnStep, Model, Monitor, Team, load_model, save_model
 from remix.methods import create_method
 from remix.networks import backbone_options, create_head, open_module, open_network
@@ -39,7 +39,8 @@ class Learner:
     Args:
         backbone: name of a network (see ``remix backbones``), or an ``nn.Module`` that is one; any other module joins
             with ``blocks`` and ``input_shape``.
-        method: remix; or pmi, lwf, finetune to compare with, or one of your own.
+        method: remix; ncm, lda, fecam, ranpac for an exact head on a network that stays as it is; pmi, lwf, finetune to
+            compare with; or one of your own.
         weights: a safetensors file to begin with; its head, if it has one, is not used.
         blocks: of a module of your own: its block modules in order, as paths.
         input_shape: of a module of your own: (C, H, W) of one image.
@@ -49,7 +50,7 @@ class Learner:
         device: where to learn: auto, cpu, cuda or mps. The model itself comes back to the processor.
         monitor: told of everything that happens.
         settings: any of `LearnSettings`: freeze, epochs, lr, samples, size, batch, versions, flip, holdout, patience,
-            seed.
+            covariance, minimum, seed.
 
     Raises:
         ValueError: for names, options or settings that do not exist or do not fit.
@@ -232,7 +233,8 @@ class Learner:
     def intake(self, data: Any, classes: Sequence[str] | None = None, settings: LearnSettings | None = None) -> Intake:
         """Data as this learner's network takes them."""
         chosen = settings or self.settings
-        return take_in(data, self.preprocessing, classes=classes, holdout=chosen.holdout, seed=chosen.seed)
+        holdout = chosen.held_out(exact_step(self._network, self._model, self.method))
+        return take_in(data, self.preprocessing, classes=classes, holdout=holdout, seed=chosen.seed)
 
     def learn_intake(self, data: Intake, settings: LearnSettings, *, extend: bool = False, name: str = "") -> LearnStep:
         """The step itself, on data that were read."""

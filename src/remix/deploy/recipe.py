@@ -32,9 +32,12 @@ class LearnSettings:
         batch: images per step, and as many pseudo-samples.
         versions: of every image that go through frozen blocks; 1 for no augmentation.
         flip: whether images may be mirrored left to right; by default if they are in colour.
-        holdout: fraction of the images kept apart, to choose the best epoch and to test; 0 for none.
+        holdout: fraction of the images kept apart, to choose the best epoch and to test; 0 for none. By default 0.2;
+            0 where nothing is trained: an exact head is tested on every image, by a head without it.
         patience: epochs without a better one after which training stops.
         prior: kind of covariance that dreams are held to, such as laplace or dense; laplace by default.
+        covariance: of the features, that the method lda keeps: auto, dense, laplace or diagonal.
+        minimum: fewest images of a class that an exact head takes; 1 by default.
         seed: of everything random.
 
     Raises:
@@ -50,24 +53,30 @@ class LearnSettings:
     batch: int | None = None
     versions: int | None = None
     flip: bool | None = None
-    holdout: float = 0.2
+    holdout: float | None = None
     patience: int | None = None
     prior: str | None = None
+    covariance: str | None = None
+    minimum: int | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "samples", "size", "batch", "versions", "patience"):
+        for name in ("epochs", "samples", "size", "batch", "versions", "patience", "minimum"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
         if self.lr is not None and not 0 < self.lr < 100:
             raise ValueError(f"lr must be above 0 and below 100, such as 0.01, got {self.lr}")
-        if not 0 <= self.holdout < 1:
+        if self.holdout is not None and not 0 <= self.holdout < 1:
             raise ValueError(f"holdout must be within 0 (nothing) and 1, got {self.holdout}")
         if self.prior is not None:
             PriorSettings(self.prior)  # raises for an unknown one
         if self.seed < 0:
             raise ValueError(f"seed must not be negative, got {self.seed}")
+
+    def held_out(self, exact: bool = False) -> float:
+        """The fraction to hold out, of a step in which an exact head is all that is learned, or of any other."""
+        return self.holdout if self.holdout is not None else 0.0 if exact else 0.2
 
 
 @dataclass(frozen=True)
@@ -167,6 +176,11 @@ def make_recipe(
     lr = settings.lr or (0.004 if tuned else 0.05)
     flip = channels == 3 if settings.flip is None else settings.flip
     first = _falling(epochs, lr)
+    wanted = {"covariance": settings.covariance, "minimum": settings.minimum}
+    if unused := [
+        name for name, value in wanted.items() if value is not None and not hasattr(method_class(method), name)
+    ]:
+        raise ValueError(f"the method {method} has no {unused[0]} (--{unused[0]}): leave it out")
     if method in ("remix", "pmi"):
         kind = "none" if method == "pmi" else (settings.prior or "laplace") if covariances else "diagonal"
         chosen: dict[str, Any] = {
@@ -186,8 +200,10 @@ def make_recipe(
         }
     else:
         chosen = {name: first for name in ("first", "later") if hasattr(method_class(method), name)}
+        chosen |= {name: value for name, value in wanted.items() if value is not None}
+    made = create_method(method, **chosen)
     return Recipe(
-        create_method(method, **chosen),
+        made.on_trained() if trained else made,
         batch,
         Augment(size // 8 if size > 8 else 1, flip),
         settings.versions or 3,

@@ -24,10 +24,11 @@ from remix.learning import (
     check_class_names,
     check_step_name,
 )
-from remix.networks import Classifier, Items, OpenedNetwork, create_head
+from remix.methods import method_class
+from remix.networks import Classifier, ExactHead, Items, OpenedNetwork, create_head
 from remix.statistics import Memory, covariance_kinds
 
-__all__ = ["learn_step", "new_engine", "opened", "renamed"]
+__all__ = ["exact_step", "learn_step", "new_engine", "opened", "renamed"]
 
 _TESTED_DREAMS = 0.2  # of the pseudo-samples are not trained on but tested on
 _ENOUGH_DREAMS = 20
@@ -83,18 +84,15 @@ def learn_step(
     new = tuple(one for one in data.classes if one not in before)
     names = (*before, *new)
     check_class_names(names)
-    if model is None:
-        frozen = frozen_blocks(settings.freeze, network.backbone, network.trained, len(data.train))
-    elif settings.freeze is not None or settings.size is not None:
+    if model is not None and (settings.freeze is not None or settings.size is not None):
         raise ValueError("freeze and size are chosen in the first step; this model keeps what it has")
-    else:
-        frozen = model.frozen
+    frozen = _frozen(network, model, method, settings, len(data.train))
     preprocessing = network.preprocessing
     prior = settings.prior or _usual_prior(model)
     recipe = make_recipe(
         method,
         replace(settings, prior=prior),
-        trained=network.trained,
+        trained=network.trained or (model is not None and method_class(method).exact),
         frozen=frozen,
         channels=preprocessing.channels,
         size=preprocessing.size,
@@ -115,18 +113,34 @@ def learn_step(
     watch, notes = _Watch(engine, held), list[str]()
     if len(held):
         engine.best = BestEpoch(watch.judge, recipe.patience)
-    else:
+    elif not exact_step(network, model, method):
         notes.append("nothing is held out: every epoch is trained, and there is no test")
     task = Task(engine.tasks, train, held, range(len(before), len(names)), new, tuple(range(len(new))))
     engine.learn(task, watch.safe_point)
     counts = train.counts()
     images = tuple(counts[one] for one in data.classes)
-    step = LearnStep(data.classes, images, method, watch.accuracies(len(before)), extended=extended, name=name)
+    accuracies = watch.accuracies(len(before))
+    step = LearnStep(data.classes, images, method, accuracies, extended=extended, name=name)
+    frozen = len(backbone.blocks()) if recipe.method.exact else frozen
     learned = Model(
         engine.student.cpu().requires_grad_(True).eval(), network.name, dict(network.options), names, preprocessing,
         engine.memory.to("cpu"), network.provenance, (*(model.history if model else ()), step), frozen,
     )  # fmt: skip
-    return learned, tuple(notes)
+    return learned, (*notes, *engine.notes)
+
+
+def exact_step(network: OpenedNetwork, model: Model | None, method: str) -> bool:
+    """Whether an exact head is all that a step learns, of a network that has been trained or a model of that method."""
+    return method_class(method).exact and (network.trained or model is not None)
+
+
+def _frozen(network: OpenedNetwork, model: Model | None, method: str, settings: LearnSettings, images: int) -> int:
+    """How many blocks a step leaves as they are."""
+    if settings.freeze is None and exact_step(network, model, method):
+        return len(network.backbone.blocks())
+    if model is not None:
+        return model.frozen
+    return frozen_blocks(settings.freeze, network.backbone, network.trained, images)
 
 
 def new_engine(
@@ -182,10 +196,11 @@ class _Watch:
 
     def accuracies(self, old_classes: int) -> dict[str, float]:
         """In percent, by what was tested."""
-        if not len(self.held):
-            return {}
-        right, count = self.engine.evaluate(self.held)
-        return {"new classes, held-out images" if old_classes else "held-out images": 100 * right / count}
+        found = dict(self.engine.estimates)
+        if len(self.held):
+            right, count = self.engine.evaluate(self.held)
+            found["held-out images"] = 100 * right / count
+        return {f"new classes, {what}" if old_classes else what: value for what, value in found.items()}
 
 
 def renamed(data: ImageDataset, names: tuple[str, ...]) -> ImageDataset:
@@ -220,6 +235,12 @@ def _has_covariances(model: Model, kind: str) -> bool:
 
 
 def _check_statistics(model: Model, recipe: Recipe) -> None:
+    if isinstance(model.classifier.head, ExactHead) and not recipe.method.exact:
+        own = model.history[-1].method if model.history else "its own"
+        raise ValueError(
+            f"the model has an exact head, which the method {recipe.method.name} cannot train: go on with {own}, or "
+            "learn all classes anew"
+        )
     recorded = tuple(record.name for record in model.memory.classes) if model.memory else ()
     if recorded != model.classes:
         raise ValueError(

@@ -13,6 +13,7 @@ from remix.data.registry import list_datasets
 from remix.data.task_stream import task_sizes
 from remix.experiments.config import DataConfig, RunConfig
 from remix.learning.history import check_class_names
+from remix.learning.method import Method
 from remix.learning.team import Team
 from remix.networks import Backbone, OpenedNetwork, open_network
 from remix.support.settings import SettingError
@@ -20,7 +21,7 @@ from remix.support.text import shown
 
 __all__ = [
     "RunPlan", "StagePlan", "TaskPlan", "check_run",
-    "create_network", "create_team", "load_tasks", "network_options", "plan_run",
+    "create_network", "create_team", "load_tasks", "method_of", "network_options", "plan_run",
 ]  # fmt: skip
 
 
@@ -120,7 +121,7 @@ def plan_run(config: RunConfig, stream: TaskStream | None) -> RunPlan:
         ValueError: if neither the data nor their numbers are known, or the tasks cannot be made.
 
     """
-    tasks, method = _tasks(stream) if stream is not None else _official_tasks(config), config.settings
+    tasks, method = _tasks(stream) if stream is not None else _official_tasks(config), method_of(config)
     plans, before = [], 0
     for number, (classes, train, test) in enumerate(tasks):
         pseudo, dream_work = method.dream_work(number) if number else (0, 0)
@@ -134,6 +135,11 @@ def plan_run(config: RunConfig, stream: TaskStream | None) -> RunPlan:
         )
         plans.append(TaskPlan(classes, seen, test, pseudo, dream_work, stages))
     return RunPlan(tuple(plans), stream is not None)
+
+
+def method_of(config: RunConfig) -> Method:
+    """The method, as it is for a network that begins with weights or without."""
+    return config.settings if config.network.weights is None else config.settings.on_trained()
 
 
 def check_run(config: RunConfig, stream: TaskStream | None) -> OpenedNetwork:

@@ -16,7 +16,7 @@ from remix.data import TaskStream
 from remix.deploy.figures import GridRow, save_grid
 from remix.experiments.config import RunConfig
 from remix.experiments.events import Event, MetricsFile, read_events
-from remix.experiments.plan import check_run, plan_run
+from remix.experiments.plan import check_run, method_of, plan_run
 from remix.experiments.run_directory import RunDirectory
 from remix.experiments.run_monitor import RunMonitor
 from remix.experiments.run_state import RunState, Saving, check_place
@@ -98,7 +98,7 @@ class _Run:
         head = create_head(config.settings.head_kind(config.network.head), self.network.backbone.feature_dim, **options)
         self.engine = Engine(
             Classifier(self.network.backbone, head),
-            config.settings,
+            method_of(config),
             self.network.preprocessing.normalisation,
             config.augment,
             batch_size=config.batch_size,

@@ -80,7 +80,7 @@ class LaplaceNormal(Portable, Distribution):
         return new
 
     def to(self, *args: Any, **kwargs: Any) -> LaplaceNormal:
-        """All of it with `torch.Tensor.to`; basis and report stay. Itself where nothing changes; gradients flow through."""
+        """All of it with `torch.Tensor.to`; basis and report stay. Itself where nothing changes; gradients flow."""
         given = vars(self)["loc"]
         loc, covariance = given.to(*args, **kwargs), self.covariance.to(*args, **kwargs)
         if loc is given and covariance is self.covariance:

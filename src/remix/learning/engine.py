@@ -54,7 +54,7 @@ class Engine:
         team: device, precision and processes.
         monitor: told of everything that happens.
         memory: what is kept of tasks that were learned before.
-        start: the first block that learns; those before it never change.
+        start: the first block that learns; those before it never change. As many as there are blocks for none.
         versions: of every image that go through those blocks, the plain one included.
         adapt_batchnorm: whether BatchNorm statistics follow the data in training. Small data sets of a network that
             was trained on a large one are better off without.
@@ -65,6 +65,8 @@ class Engine:
         replay: the present task's pseudo-samples, or None.
         counts: how often each label was seen in the present task.
         present: the images of the present task, or None between tasks.
+        notes: what a person should know about the present task, as its method told.
+        estimates: accuracies in percent that its method told, by what they are of.
 
     Raises:
         ValueError: if the method cannot work with this network or its head.
@@ -108,7 +110,10 @@ class Engine:
         self.stage_state = StageState()
         self.inversion: Checkpoint | None = None  # of an interrupted inversion, to go on with
         self.untrained = copy.deepcopy(self.backbone.state_dict()) if method.keeps_images else {}
-        self._frozen = FrozenMaps(student.backbone, start, versions) if start else None
+        self.notes: list[str] = []
+        self.estimates: dict[str, float] = {}
+        within = 0 < start < len(student.backbone.blocks())  # all frozen: images go through all of it, once
+        self._frozen = FrozenMaps(student.backbone, start, versions) if within else None
 
     # --- what there is ---
 
@@ -178,6 +183,7 @@ class Engine:
 
         """
         self.present = task.train
+        self.notes, self.estimates = [], {}
         self._phase(0, "prepare", lambda: self._prepare(task), safe_point)
         self._phase(1, "dream", self._dream, safe_point)
         stages = [stage for stage in self.method.stages(self.step) if stage.training.epochs]
@@ -266,7 +272,7 @@ class Engine:
         with evaluating(self.student):
             for items, labels in parts:
                 with self.team.precision():
-                    features = full_precision(self.backbone.pooled(*items))
+                    features = full_precision(self.student.pooled(*items))
                 yield self.student.head(features), labels
 
     def evaluate(self, data: ImageDataset) -> tuple[int, int]:

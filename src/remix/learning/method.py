@@ -37,12 +37,16 @@ class Method(ABC):
 
     What there is, the engine's attributes say: ``student``, ``teacher``, ``memory``, ``replay``, ``old_classes``,
     ``new_classes``, ``generator`` (of everything random), ``pooled(items)`` (features of a batch), ``learning()`` (the
-    modules of the network that may change), ``module(name, make)`` (further modules, saved with it).
+    modules of the network that may change), ``module(name, make)`` (further modules, saved with it). What a person
+    should know goes to ``notes``, accuracies in percent that the method can tell by itself to ``estimates``.
     """
 
     name: ClassVar[str] = ""
     keeps_images: ClassVar[bool] = False
     """Whether it is trained on the images of all tasks so far: an upper bound, not a method without old data."""
+
+    exact: ClassVar[bool] = False
+    """Whether the head is solved from sums, and the network stays as it is once it has been trained."""
 
     by_steps: ClassVar[bool] = True
     """Whether it can go on from a model file, which keeps no more than network and memory."""
@@ -68,6 +72,10 @@ class Method(ABC):
             hint, known = did_you_mean(setting, cls.named), ", ".join(cls.named) or "none"
             raise ValueError(f"method {cls.name!r} has no settings named {setting[:60]!r}{hint}; there are: {known}")
         return overlay(cls(), {**cls.named[setting], "setting": setting})
+
+    def on_trained(self) -> Method:
+        """The method for a network that begins with weights of training elsewhere: itself, for most."""
+        return self
 
     def check(self, backbone: Backbone, start: int = 0) -> None:  # noqa: B027 (most can work with any)
         """Whether it can come to its end with this network, of which all from block ``start`` on learns.

@@ -19,6 +19,7 @@ from remix.networks.probe import evaluating, probe_images
 from remix.networks.transformer import MissingPackageError
 from remix.networks.weights import check_numbers
 from remix.statistics import DamagedFileError, Memory, StoredTensor, check_layers, read_file, read_header, write_file
+from remix.statistics.statistic import statistic_classes
 from remix.support.machine import out_of_memory
 from remix.support.text import did_you_mean, printable
 
@@ -158,9 +159,10 @@ def _check_answers(classifier: Classifier, features: Tensor | None) -> None:
     """Whether the logits of random images are numbers; ``features`` of these images are there if they were needed."""
     backbone = classifier.backbone
     with evaluating(classifier):
-        if features is None:
-            features = backbone.features(probe_images(classifier, backbone.input_shape))
-        logits = classifier.head(backbone.pool(features))
+        if features is None or classifier.head.at is not None:
+            logits = classifier(probe_images(classifier, backbone.input_shape))
+        else:
+            logits = classifier.head(backbone.pool(features))
     if not bool((logits.abs() < _LARGEST_LOGIT).all()):  # false for NaN
         raise ValueError("the network gives NaN or infinite numbers: its weights are broken, or training went astray")
 
@@ -214,7 +216,9 @@ def _parse(tensors: Mapping[str, Tensor], content: Any) -> Model:
         group, _, rest = name.partition("/")
         if group not in groups:
             raise ValueError(f"it holds {name[:60]!r}, which no model holds")
-        groups[group][rest] = _single(tensor)  # statistics too are computed with as the weights are
+        kind = statistic_classes().get(rest.partition("/")[0]) if group == "memory" else None
+        # Most statistics too are computed with as the weights are.
+        groups[group][rest] = tensor if kind is not None and kind.precise else _single(tensor)
     preprocessing = Preprocessing.from_dict(content["preprocessing"])
     if preprocessing.size > _LARGEST_SIDE:
         raise ValueError(f"its images would be of {preprocessing}")

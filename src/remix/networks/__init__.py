@@ -4,6 +4,8 @@ from remix.networks.adapt import ModuleBackbone, as_backbone
 from remix.networks.backbone import Backbone, Block, Items, average_pool
 from remix.networks.cifar_resnet import CifarResNet
 from remix.networks.convnet import ConvNet
+from remix.networks.exact_heads import ExactHead, ExactLinearHead, ExactQuadraticHead
+from remix.networks.feature_map import FeatureMap
 from remix.networks.heads import (
     Classifier,
     CosineHead,
@@ -40,6 +42,10 @@ __all__ = [
     "Classifier",
     "ConvNet",
     "CosineHead",
+    "ExactHead",
+    "ExactLinearHead",
+    "ExactQuadraticHead",
+    "FeatureMap",
     "Head",
     "Hooks",
     "ImageNetResNet",

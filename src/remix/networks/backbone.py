@@ -149,10 +149,15 @@ class Backbone(nn.Module):
             start: see `features`.
             at: numbers of blocks, ascending, whose pooled outputs are wanted side by side instead of those of the last.
 
+        Raises:
+            ValueError: for a block that is not there, or that lies before ``start``.
+
         """
         if at is None:
             return self.pool(self.features(x, start))
         found, last = [], len(self.blocks()) - 1
+        if not start - 1 <= at[0] <= at[-1] <= last:
+            raise ValueError(f"features of blocks {list(at)} cannot be had from block {start} to {last}")
         for number in at:
             x, start = self.features(x, start, number + 1), number + 1
             found.append(self.pool(x) if number == last else average_pool(x))

@@ -27,7 +27,7 @@ class Head(nn.Module):
     Attributes:
         kind: the name that it is registered under.
         all_tasks: whether classes of all tasks can be told apart by their logits, as training over all of them needs.
-        feature_dim: length of a pooled feature.
+        feature_dim: length of a pooled feature, or of those of several blocks side by side.
 
     """
 
@@ -42,6 +42,11 @@ class Head(nn.Module):
         # Follows .to(device, dtype), so that a head without classes knows where its first one belongs.
         self._placement: Tensor
         self.register_buffer("_placement", torch.empty(0), persistent=False)
+
+    @property
+    def at(self) -> tuple[int, ...] | None:
+        """Numbers of the blocks whose pooled outputs, side by side, it takes; None for those of the last alone."""
+        return None
 
     @property
     @abstractmethod
@@ -85,11 +90,16 @@ class Head(nn.Module):
 
 
 _HEADS: Registry[type[Head]] = Registry("head")
+_SOLVED: Registry[type[Head]] = Registry("head")  # not for anybody to choose: methods make them
 Kind = TypeVar("Kind", bound=type[Head])
 
 
-def register_head(name: str) -> Callable[[Kind], Kind]:
+def register_head(name: str, *, chosen: bool = True) -> Callable[[Kind], Kind]:
     """Register a head under a name: ``@register_head("mine")`` above a class that derives from `Head`.
+
+    Args:
+        name: of the head.
+        chosen: whether a network can begin with it; False for heads that only a method makes.
 
     Raises:
         ValueError: if the name is taken.
@@ -97,7 +107,7 @@ def register_head(name: str) -> Callable[[Kind], Kind]:
     """
 
     def register(kind: Kind) -> Kind:
-        _HEADS.register(name, kind)
+        (_HEADS if chosen else _SOLVED).register(name, kind)
         kind.kind = name
         return kind
 
@@ -121,7 +131,8 @@ def described_head(feature_dim: int, described: Mapping[str, Any]) -> Head:
 
 def head_class_of(described: Mapping[str, Any]) -> type[Head]:
     """Of a description; earlier versions knew only linear heads and did not say so. Raises ValueError."""
-    return _HEADS.find(str(described.get("kind", LinearHead.kind)))
+    kind = str(described.get("kind", LinearHead.kind))
+    return _SOLVED[kind] if kind in _SOLVED else _HEADS.find(kind)
 
 
 @register_head("linear")
@@ -279,10 +290,18 @@ class CosineHead(LinearHead):
 
 
 def _checked(described: Mapping[str, Any]) -> tuple[list[int], bool]:
-    tasks, bias = list(described["tasks"]), described["bias"]
-    if not tasks or any(type(size) is not int or size < 1 for size in tasks) or type(bias) is not bool:
+    tasks, bias = checked_sizes(described), described["bias"]
+    if type(bias) is not bool:
         raise ValueError(f"its head is described as {str(dict(described))[:60]}")
     return tasks, bias
+
+
+def checked_sizes(described: Mapping[str, Any]) -> list[int]:
+    """The numbers of classes of tasks in a description. Raises ValueError, KeyError."""
+    tasks = list(described["tasks"])
+    if not tasks or any(type(size) is not int or size < 1 for size in tasks):
+        raise ValueError(f"its head is described as {str(dict(described))[:60]}")
+    return tasks
 
 
 class Classifier(nn.Module):
@@ -290,7 +309,7 @@ class Classifier(nn.Module):
 
     Args:
         backbone: the network.
-        head: its head; ``feature_dim`` must be the backbone's.
+        head: its head; ``feature_dim`` must be the backbone's, unless it takes features of several blocks.
 
     Raises:
         ValueError: if the two do not fit together.
@@ -299,16 +318,20 @@ class Classifier(nn.Module):
 
     def __init__(self, backbone: Backbone, head: Head) -> None:
         super().__init__()
-        if backbone.feature_dim != head.feature_dim:
+        if head.at is None and backbone.feature_dim != head.feature_dim:
             raise ValueError(
                 f"the backbone gives features of length {backbone.feature_dim}, the head takes {head.feature_dim}"
             )
         self.backbone = backbone
         self.head = head
 
+    def pooled(self, x: Tensor, start: int = 0) -> Tensor:
+        """The features that its head takes, of images or of what block ``start`` receives."""
+        return self.backbone.pooled(x, start, self.head.at)
+
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
         """Map images (N, C, H, W), or what block ``start`` receives, to logits (N, num_classes)."""
-        logits: Tensor = self.head(self.backbone.pooled(x, start))
+        logits: Tensor = self.head(self.pooled(x, start))
         return logits
 
 

@@ -51,6 +51,8 @@ def _of_preset(preset: str, settings: Sequence[str], unselected: str = "") -> li
     """
     found = []
     for method in list_methods():
+        if method_class(method).exact:  # the paper has none
+            continue
         if method == "pmi":
             found.append(Variant(preset, method, ("settings.selection=false",), UNSELECTED, seeds=unselected))
         if not method_class(method).named:

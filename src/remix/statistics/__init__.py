@@ -3,6 +3,7 @@
 from remix.networks.hooks import Hooks, Point
 from remix.networks.views import View, as_view, list_views
 from remix.statistics.class_gaussians import ClassGaussians, ClassMeter, class_gaussians, measure_classes
+from remix.statistics.class_sums import ClassSums
 from remix.statistics.covariance import COVARIANCE_LIMIT, Covariance, Measured, covariance_kinds, register_covariance
 from remix.statistics.dense import Dense
 from remix.statistics.drift import Drift, fit_drift
@@ -30,6 +31,7 @@ from remix.statistics.places import (
 )
 from remix.statistics.published_laplace import CodeLaplace, PaperLaplace
 from remix.statistics.records import ClassRecord, TaskRecord
+from remix.statistics.scatter import Scatter, ScatterKind
 from remix.statistics.selector_training import SelectorRecipe, train_selectors
 from remix.statistics.selectors import Score, Selectors, compensate, contrastive_loss, select_features, select_from_pool
 from remix.statistics.statistic import Statistic, StoredItem, Tensors, register_statistic
@@ -40,6 +42,7 @@ __all__ = [
     "ClassGaussians",
     "ClassMeter",
     "ClassRecord",
+    "ClassSums",
     "CodeLaplace",
     "Covariance",
     "DamagedFileError",
@@ -59,6 +62,8 @@ __all__ = [
     "Point",
     "Reservoir",
     "RunningMoments",
+    "Scatter",
+    "ScatterKind",
     "Score",
     "SelectorRecipe",
     "Selectors",

@@ -35,6 +35,8 @@ class Statistic(ABC):
     """
 
     name: ClassVar[str]
+    precise: ClassVar[bool] = False
+    """Whether a model file gives its numbers back in double precision, as they were, instead of single."""
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:

@@ -1,0 +1,246 @@
+"""Exact heads on birds: 8 species of CUB-200-2011, then 4, then 4, 30 photographs each, and an ImageNet ResNet-34.
+
+    python -m benchmarks.exact_heads DATA [--sets 10]
+
+A set is 16 species drawn by a seed out of those that are there. Features of all photographs are computed once; every
+head is learned from them by the methods of the package, three steps, and tested on the official test photographs of all
+species so far. Which blocks, shrinkage and penalty are taken, the first step's training photographs decide. Then the
+three steps of one set are learned from photographs, and timed beside the bare passes of the same photographs through
+the network.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor
+
+from remix.data import ImageDataset, Preprocessing, Splits, Task
+from remix.data.cub200 import cub200
+from remix.deploy.learner import Learner
+from remix.experiments.paired import spread
+from remix.learning import Engine, Method
+from remix.methods import create_method
+from remix.methods.step_features import StepFeatures, block_sizes
+from remix.networks import Classifier, LinearHead, OpenedNetwork, open_network
+from remix.networks.probe import evaluating
+from remix.support.files import write_text
+from remix.support.text import as_markdown
+
+STEPS = (8, 4, 4)
+LAST = ("layer4.2",)
+WEIGHTS = "weights/resnet34_imagenette10_fp16.safetensors"
+HEADS: dict[str, Callable[[], Method]] = {
+    "nearest mean, last block": partial(create_method, "ncm", blocks=LAST, rooted=False),
+    "discriminant, last block, shrinkage 0.3": partial(create_method, "lda", blocks=LAST, rooted=False, shrinkage=0.3),
+    "ncm": partial(create_method, "ncm"),
+    "lda": partial(create_method, "lda"),
+    "lda, laplace": partial(create_method, "lda", covariance="laplace"),
+    "lda, diagonal": partial(create_method, "lda", covariance="diagonal"),
+    "fecam": partial(create_method, "fecam"),
+    "ranpac": partial(create_method, "ranpac"),
+}
+TIMED = ("ncm", "lda", "fecam", "ranpac")
+
+
+def main() -> None:
+    """Compute, compare, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path, help="folder with CUB_200_2011 and weights")
+    parser.add_argument("--sets", type=int, default=10, help="sets of species")
+    parser.add_argument("--size", type=int, default=128, help="side of the photographs in pixels")
+    parser.add_argument("--repeats", type=int, default=3, help="of every time; the median counts")
+    parser.add_argument("--out", type=Path, default=Path("docs/bench/exact_heads.json"))
+    typed = parser.parse_args()
+    network = open_network("resnet34", None, typed.data / WEIGHTS, typed.size)
+    splits = cub200(typed.data, size=typed.size, lazy=False)
+    table = Table(network, splits)
+    rows = [row for seed in range(typed.sets) for row in learn_set(table, splits, seed)]
+    times = [one for name in TIMED for one in timed(name, network, splits, typed.repeats)]
+    write_text(typed.out, json.dumps({"steps": rows, "times": times}, indent=1) + "\n")
+    print(accuracies(rows), ratios(times), sep="\n\n")
+
+
+class Table:
+    """Pooled features of the last blocks of all photographs, by part of the data and block."""
+
+    def __init__(self, network: OpenedNetwork, splits: Splits) -> None:
+        self.network = network
+        self.sizes = block_sizes(network.backbone)
+        self.blocks = range(len(self.sizes) - 4, len(self.sizes))
+        self.rows = {name: self._features(part) for name, part in (("train", splits.train), ("test", splits.test))}
+
+    def _features(self, data: ImageDataset) -> dict[int, Tensor]:
+        normalise = self.network.preprocessing.normalisation.normalise
+        with evaluating(self.network.backbone):
+            parts = [
+                self.network.backbone.pooled(normalise(data.batch(rows)[0]), at=self.blocks)
+                for rows in torch.arange(len(data)).split(32)
+            ]
+        split = torch.cat(parts).split([self.sizes[block] for block in self.blocks], 1)
+        return dict(zip(self.blocks, split, strict=True))
+
+    def at(self, part: str, places: Tensor, blocks: Sequence[int]) -> Tensor:
+        """Of some photographs and blocks, side by side."""
+        return torch.cat([self.rows[part][block][places] for block in blocks], 1)
+
+
+def learn_set(table: Table, splits: Splits, seed: int) -> list[dict[str, Any]]:
+    """Every head, step by step, on the species of a seed."""
+    species = drawn(splits, seed)
+    rows = []
+    for name, make in HEADS.items():
+        engine = new_engine(table.network, make(), seed)
+        known = 0
+        for number, size in enumerate(STEPS, start=1):
+            new = species[known : known + size]
+            places = where(splits.train, new)
+            labels = torch.tensor([species.index(int(label)) for label in splits.train.labels[places]])
+            found = partial(looked_up, table, places, labels)
+            with mock.patch("remix.methods.exact.step_features", found):
+                engine.learn(task(splits, places, labels, species, known, size, number))
+            known += size
+            tested = where(splits.test, species[:known])
+            truth = torch.tensor([species.index(int(label)) for label in splits.test.labels[tested]])
+            right = answers(engine, table, tested) == truth
+            old = truth < known - size
+            rows.append(
+                {
+                    "head": name, "set": seed, "step": number, "classes": known, "photographs": len(places),
+                    "all": percent(right), "old": percent(right[old]), "new": percent(right[~old]),
+                    "left_out": engine.estimates.get("images left out in turn"), "chosen": engine.notes,
+                }
+            )  # fmt: skip
+        print(json.dumps({key: rows[-1][key] for key in ("head", "set", "all")}), flush=True)
+    return rows
+
+
+def looked_up(
+    table: Table, places: Tensor, labels: Tensor, engine: Engine, data: ImageDataset, blocks: Sequence[int],
+    sizes: Sequence[int],
+) -> StepFeatures:  # fmt: skip
+    """In place of a pass through the network."""
+    return StepFeatures(table.at("train", places, blocks), labels, tuple(blocks), tuple(sizes))
+
+
+def answers(engine: Engine, table: Table, places: Tensor) -> Tensor:
+    """The classes that the engine's head finds most probable."""
+    head = engine.student.head
+    assert head.at is not None
+    with evaluating(head):
+        return head(table.at("test", places, head.at)).argmax(1)  # type: ignore[no-any-return]
+
+
+def new_engine(network: OpenedNetwork, method: Method, seed: int) -> Engine:
+    """Of a network that stays as it is."""
+    backbone = network.backbone
+    student = Classifier(backbone, LinearHead(backbone.feature_dim))
+    normalisation = network.preprocessing.normalisation
+    return Engine(student, method.on_trained(), normalisation, seed=seed, start=len(backbone.blocks()))
+
+
+def task(
+    splits: Splits, places: Tensor, labels: Tensor, species: Sequence[int], known: int, size: int, number: int
+) -> Task:
+    """The photographs of a step as a task."""
+    names = tuple(splits.train.classes[label] for label in species)
+    images, _ = splits.train.batch(places)
+    data = ImageDataset(images, labels, names)
+    return Task(number - 1, data, data, range(known, known + size), names[known : known + size], tuple(range(size)))
+
+
+def drawn(splits: Splits, seed: int) -> list[int]:
+    """The species of a set, by label."""
+    there = [label for label, count in enumerate(splits.train.counts().values()) if count]
+    order = torch.randperm(len(there), generator=torch.Generator().manual_seed(seed))
+    return [there[place] for place in order[: sum(STEPS)]]
+
+
+def where(data: ImageDataset, species: Sequence[int]) -> Tensor:
+    """Places of the photographs of some species."""
+    return torch.isin(data.labels, torch.tensor(species)).nonzero()[:, 0]
+
+
+def percent(right: Tensor) -> float | None:
+    """Of a vector of truths; None of none."""
+    return 100 * float(right.double().mean()) if len(right) else None
+
+
+# --- time ---
+
+
+def timed(name: str, network: OpenedNetwork, splits: Splits, repeats: int) -> list[dict[str, Any]]:
+    """Processor seconds of three steps of `remix learn`, without reading files, and of the bare passes."""
+    species = drawn(splits, 0)
+    spent: dict[int, list[tuple[float, float]]] = {}
+    images: dict[int, int] = {}
+    for _ in range(repeats):
+        learner = Learner(network.backbone, name, device="cpu")
+        learner._network = network  # with weights, unlike a module that somebody brings
+        known = 0
+        for number, size in enumerate(STEPS, start=1):
+            data, labels = splits.train.batch(where(splits.train, species[known : known + size]))
+            taken = learner.intake((data, labels), classes=splits.train.classes)
+            images[number] = len(taken.train)
+            began = time.process_time()
+            learner.learn_intake(taken, learner.settings)
+            step = time.process_time() - began
+            spent.setdefault(number, []).append((step, bare(network, taken.train)))
+            known += size
+    return [
+        {
+            "head": name, "step": number, "photographs": images[number],
+            "seconds": round(median(step for step, _ in pairs), 3),
+            "bare_seconds": round(median(passes for _, passes in pairs), 3),
+            "ratio": round(median(step / passes for step, passes in pairs), 3),
+        }
+        for number, pairs in spent.items()
+    ]  # fmt: skip
+
+
+def bare(network: OpenedNetwork, data: ImageDataset) -> float:
+    """Processor seconds that the images take to go through the network, in the batches of a step."""
+    preprocessing: Preprocessing = network.preprocessing
+    began = time.process_time()
+    with evaluating(network.backbone):
+        for rows in torch.arange(len(data)).split(32):
+            network.backbone.pooled(preprocessing.normalisation.normalise(data.batch(rows)[0]))
+    return time.process_time() - began
+
+
+# --- tables ---
+
+
+def accuracies(rows: Sequence[dict[str, Any]]) -> str:
+    """Markdown: accuracy on the test photographs of all species so far, mean ± deviation over sets."""
+    cells = []
+    for name in HEADS:
+        mine = [row for row in rows if row["head"] == name]
+        steps = [spread([row["all"] for row in mine if row["step"] == number]) for number in range(1, len(STEPS) + 1)]
+        cells.append(
+            [name, *(f"{one.mean:.1f}" + (f" ± {one.std:.1f}" if one.std is not None else "") for one in steps)]
+        )
+    classes = [str(sum(STEPS[:number])) for number in range(1, len(STEPS) + 1)]
+    return as_markdown(["head", *(f"{count} species" for count in classes)], cells, left=1)
+
+
+def ratios(times: Sequence[dict[str, Any]]) -> str:
+    """Markdown: what steps cost beside the bare passes of their photographs."""
+    cells = []
+    for name in TIMED:
+        mine = [row for row in times if row["head"] == name]
+        cells.append([name, *(f"{row['seconds']:.1f} ({row['ratio']:.2f} x)" for row in mine)])
+    return as_markdown(["head", *(f"step {number}" for number in range(1, len(STEPS) + 1))], cells, left=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,232 @@
+"""Parts that exact heads share: sums of the features of a step, and a head solved from all sums so far."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from torch import Tensor
+
+from remix.data import ImageDataset
+from remix.learning.engine import Engine
+from remix.learning.method import Method, Step
+from remix.learning.stage import Stage, Training
+from remix.methods.left_out import Judged, accuracy, judge
+from remix.methods.plain import FIRST, first_task
+from remix.methods.step_features import StepFeatures, block_sets, block_sizes, spaced, step_features
+from remix.networks import Backbone, ExactHead, FeatureMap, Head
+from remix.statistics import ClassRecord, ClassSums, ScatterKind
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["LEFT_OUT", "Exact", "Solved"]
+
+LEFT_OUT = "images left out in turn"
+"""What the accuracy of an exact head is measured on, without holding any image back."""
+
+_MOST_TRIED = 5000  # images that choices are made by: more would not make another one
+
+
+class Solved(NamedTuple):
+    """A head in float64, its scores not scaled, and what gives the scores (N, K) of images without themselves."""
+
+    head: ExactHead
+    left_out: Callable[[Tensor, Tensor], Tensor]
+    """Of features (N, D) that the sums are of and their labels (N,), of classes of more than one image."""
+
+
+@dataclass(frozen=True)
+class Exact(Method):
+    """Base class: the network stays as it is, and the head is solved from sums, which no order of classes changes.
+
+    Which blocks' features are used, whether as they are or as roots of unit length, and how strongly the solution is
+    held back, is chosen with the first classes: by how probable the head finds each image's class without that image.
+
+    Args:
+        first: training of the first task of a network without weights; one that was trained before stays as it is.
+        blocks: names of the blocks whose pooled outputs are used, instead of a choice.
+        rooted: whether features are roots of unit length, instead of a choice.
+        minimum: fewest images that a class may have. The sums of a class of one image are its features.
+
+    """
+
+    exact: ClassVar[bool] = True
+    word: ClassVar[str] = "shrinkage"
+    """What its strength is called, if it has one."""
+    own: ClassVar[bool] = False
+    """Whether every class has a scatter of its own."""
+
+    first: Training = FIRST
+    blocks: tuple[str, ...] | None = None
+    rooted: bool | None = None
+    minimum: int = 1
+
+    def __post_init__(self) -> None:
+        if self.minimum < 1:
+            raise ValueError(f"minimum must be at least 1 image of a class, got {self.minimum}")
+
+    # --- what a head is; labels are places among the classes, whose means are (K, D) ---
+
+    @abstractmethod
+    def kind(self, dim: int) -> ScatterKind:
+        """What is kept of the scatter of so many features. Raises ValueError if they are too many."""
+
+    @abstractmethod
+    def strengths(self, x: Tensor) -> Sequence[float]:
+        """Of shrinkage or penalty for features (N, D), to choose from; the middle one where nothing can be told."""
+
+    @abstractmethod
+    def tried(self, mean: Tensor, x: Tensor, labels: Tensor, strengths: Sequence[float]) -> Tensor:
+        """Scores (strengths, N, K) of all images that there are, each without itself."""
+
+    @abstractmethod
+    def solved(self, sums: ClassSums, map: FeatureMap, before: Head, seen: Collection[int]) -> Solved:
+        """The head of all classes.
+
+        Args:
+            sums: of all of them.
+            map: of the features that the sums are of.
+            before: the head, with room for the new classes; no exact one in the first step.
+            seen: labels of the classes that there were images of in this step.
+
+        """
+
+    def most(self) -> int:
+        """Features of blocks side by side; the last block alone may have more."""
+        return 2048
+
+    def forms(self) -> Sequence[bool]:
+        """Whether features may be as they are, and roots of unit length."""
+        return (False, True) if self.rooted is None else (self.rooted,)
+
+    def completed(self, map: FeatureMap, seed: int) -> FeatureMap:
+        """A map with what the method adds to it."""
+        return map
+
+    def settled(self, strength: float) -> float:
+        """The strength of the head itself, from that of the choice."""
+        return strength
+
+    # --- as a method ---
+
+    def on_trained(self) -> Self:
+        """Without training."""
+        return replace(self, first=Training(0, 0.0))
+
+    def check(self, backbone: Backbone, start: int = 0) -> None:
+        """All of the network stays as it is, there are such blocks, and the last has not too many features."""
+        names = [block.name for block in backbone.blocks()]
+        if 0 < start < len(names):
+            raise ValueError(f"the method {self.name} freezes the whole network by itself: leave freeze (--freeze) out")
+        for name in self.blocks or ():
+            if name not in names:
+                raise ValueError(f"there is no block {name!r} to take features of; there are: {', '.join(names)}")
+        if self.blocks is None:
+            self.kind(backbone.feature_dim)
+
+    def stages(self, step: Step) -> list[Stage]:
+        """None, but for the first classes of a network without weights."""
+        return first_task(self.first) if step == "first" else []
+
+    def begin(self, engine: Engine) -> None:
+        """Refuse sums that cannot be gone on with, and classes of too few images."""
+        assert engine.present is not None
+        if engine.teacher is not None:
+            _check_sums(self.name, engine)
+        known = {record.name for record in engine.memory.classes}
+        for name, count in engine.present.counts().items():
+            if 0 < count < self.minimum and name not in known:
+                raise ValueError(
+                    f"{name} has {count} image{'s' * (count > 1)} to learn from, and the least is {self.minimum} "
+                    "(minimum): give it more, or leave it out"
+                )
+
+    def remember(self, engine: Engine, data: ImageDataset) -> None:
+        """Add the images of this step to the sums, and solve the head from all of them."""
+        known, head = engine.memory.get(ClassSums.name), engine.student.head
+        if known is None:
+            sizes = block_sizes(engine.backbone)
+            sets = self._sets(engine.backbone, sizes)
+            blocks = sorted({block for one in sets for block in one})
+            found = step_features(engine, data, blocks, [sizes[block] for block in blocks])
+            map, strength = self._choose(found.some(_MOST_TRIED), sets, engine.seed)
+            x = found.through(map)
+            sums = ClassSums.of(x, found.labels, self.kind(map.dim), self.own)
+            sums = replace(sums, method=self.name, strength=self.settled(strength))
+            engine.notes.append(self._told(engine.backbone, map, sums))
+        else:
+            assert isinstance(head, ExactHead)
+            map, found = head.map, step_features(engine, data, head.map.blocks, head.map.sizes)
+            x, kind = found.through(map), known.scatter.kind
+            sums = known.merge(ClassSums.of(x, found.labels, "dense" if kind == "laplace" else kind, self.own))
+        solved = self.solved(sums, map, head, set(found.labels.tolist()))
+        scale = self._test(engine, sums, solved, x, found.labels)
+        sums = replace(sums, scale=scale) if known is None else sums
+        solved.head.scale.fill_(sums.scale)
+        engine.memory.keep(sums)
+        engine.memory.classes = tuple(
+            ClassRecord(record.name, sums.counts[label]) for label, record in enumerate(engine.memory.classes)
+        )
+        engine.student.head = solved.head.float().to(engine.team.device)
+
+    def _sets(self, backbone: Backbone, sizes: Sequence[int]) -> list[tuple[int, ...]]:
+        """The blocks to choose from."""
+        if self.blocks is None:
+            return block_sets(sizes, self.most())
+        names = [block.name for block in backbone.blocks()]
+        return [tuple(sorted({names.index(name) for name in self.blocks}))]
+
+    def _choose(self, found: StepFeatures, sets: Sequence[tuple[int, ...]], seed: int) -> tuple[FeatureMap, float]:
+        """Map and strength under which images are most probably of their classes, each without itself."""
+        sizes, best, chosen = dict(zip(found.blocks, found.sizes, strict=True)), float("inf"), None
+        for rooted in self.forms():
+            for blocks in sets:
+                bare = FeatureMap(blocks, [sizes[block] for block in blocks], rooted)
+                map = self.completed(bare, seed)
+                x = found.through(map)
+                sums = ClassSums.of(x, found.labels, "none")
+                strengths, labels = self.strengths(x), sums.rows(found.labels)
+                judged = Judged(len(strengths) // 2, 0.0, 1.0)
+                usable = sums.weights()[labels] > 1
+                if len(sums.labels) > 1 and bool(usable.any()):
+                    scores = self.tried(sums.mean, x, labels, strengths)
+                    judged = judge(scores[:, usable], labels[usable])
+                if judged.loss < best - 1e-9:
+                    best, chosen = judged.loss, (map, strengths[judged.place])
+        assert chosen is not None, "there is always the last block"
+        return chosen
+
+    def _test(self, engine: Engine, sums: ClassSums, solved: Solved, x: Tensor, labels: Tensor) -> float:
+        """Tell how many images are classified rightly by heads without them; the scale that suits their scores."""
+        labels = sums.rows(labels)
+        usable = (sums.weights()[labels] > 1).nonzero()[:, 0]
+        if len(sums.labels) < 2 or not len(usable):
+            return 1.0
+        tried = usable[spaced(len(usable), _MOST_TRIED)]
+        scores = solved.left_out(x[tried], labels[tried])
+        trained = any(stage.training.epochs for stage in self.stages(engine.step))
+        if not trained and sums.scatter.kind != "laplace":  # else what tests them knows them
+            engine.estimates[LEFT_OUT] = accuracy(scores, labels[tried])
+        return judge(scores[None], labels[tried]).scale
+
+    def _told(self, backbone: Backbone, map: FeatureMap, sums: ClassSums) -> str:
+        names = [backbone.blocks()[block].name for block in map.blocks]
+        rooted = " as roots of unit length" if map.rooted else ""
+        held = f", {self.word} {sums.strength:.3g}" if self.word else ""
+        return f"{self.name} uses features of {' + '.join(names)}{rooted}{held}"
+
+
+def _check_sums(method: str, engine: Engine) -> None:
+    sums, head = engine.memory.get(ClassSums.name), engine.student.head
+    if sums is None or not isinstance(head, ExactHead):
+        raise ValueError(
+            f"the model keeps no sums of its classes, so the method {method} cannot go on with it: go on with the "
+            f"method that it has, or learn all classes anew with {method}"
+        )
+    if sums.method != method:
+        raise ValueError(f"the model has the sums of the method {sums.method}: go on with that, or begin anew")
+    if sums.labels != tuple(range(engine.old_classes)) or sums.dim != head.map.dim:
+        raise ValueError("the sums of the model are not those of its classes and features: it cannot be taught")
