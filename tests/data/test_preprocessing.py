@@ -233,3 +233,19 @@ def bicubic(length, start, step, count):
     near, far = 1.5 * x**3 - 2.5 * x**2 + 1, -0.5 * x**3 + 2.5 * x**2 - 4 * x + 2
     weights = np.where(x < 1, near, np.where(x < 2, far, 0))
     return weights / weights.sum(1, keepdims=True)
+
+
+def test_the_way_to_resample_is_chosen_and_kept():
+    picture = Image.fromarray(np.random.default_rng(0).integers(0, 256, (20, 20, 3), dtype=np.uint8))
+    plain, other = (Preprocessing(8, 3, (0.5,) * 3, (0.5,) * 3, way) for way in ("bicubic", "bilinear"))
+    assert torch.equal(other(picture), as_tensor(picture.resize((8, 8), Image.Resampling.BILINEAR)))
+    assert not torch.equal(other(picture), plain(picture))
+    assert "resample" not in plain.to_dict()
+    assert Preprocessing.from_dict(other.to_dict()) == other
+    for wrong in ("nearest", ["bilinear"]):
+        with pytest.raises(DataError, match="resample must be bicubic, bilinear, lanczos"):
+            Preprocessing.from_dict(other.to_dict() | {"resample": wrong})
+
+
+def as_tensor(picture: Image.Image) -> torch.Tensor:
+    return torch.from_numpy(np.array(picture)).permute(2, 0, 1)

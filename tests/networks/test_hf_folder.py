@@ -119,6 +119,12 @@ def test_what_is_no_such_folder_is_refused_in_one_sentence(tmp_path, vit):
         open_network(f"hf:{vit}")
 
 
+def test_a_name_that_the_hub_does_not_give_is_refused(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(ValueError, match="nobody/nothing is no folder here and no model of the hub that can be read: "):
+        open_network("hf:nobody/nothing")
+
+
 def test_pickled_weights_and_none_at_all_are_refused(vit):
     (vit / "model.safetensors").unlink()
     with pytest.raises(ValueError, match=r"has no weights: model\.safetensors is missing"):

@@ -105,7 +105,8 @@ def read_config(place: str, kinds: tuple[str, ...] = (*KINDS, "clip")) -> Any:
         with quiet():
             config = auto.from_pretrained(place, local_files_only=folder is not None, trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{place} is no model that can be read: {_first_line(error)}") from error
+        what = "no folder here and no model of the hub" if folder is None else "no model"
+        raise ValueError(f"{place} is {what} that can be read: {_first_line(error)}") from error
     if config.model_type not in kinds:
         known = "vit, deit, dinov2 and clip" if "vit" in kinds else "clip"
         raise ValueError(f"{place} holds a model of the kind {config.model_type!r}; those that can be used are {known}")
@@ -220,14 +221,16 @@ def _state(kind: Kind, model: Any) -> dict[str, Tensor]:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Without the reports and progress bars of `transformers`."""
-    talk = library("transformers.utils.logging")
-    level, bars = talk.get_verbosity(), talk.is_progress_bar_enabled()
+    talk, hub = library("transformers.utils.logging"), library("huggingface_hub.utils.logging")
+    level, hub_level, bars = talk.get_verbosity(), hub.get_verbosity(), talk.is_progress_bar_enabled()
     talk.set_verbosity_error()
+    hub.set_verbosity_error()
     talk.disable_progress_bar()
     try:
         yield
     finally:
         talk.set_verbosity(level)
+        hub.set_verbosity(hub_level)
         if bars:
             talk.enable_progress_bar()
 
