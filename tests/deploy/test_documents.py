@@ -38,9 +38,17 @@ def test_the_code_of_the_privacy_page_runs(model_file, tmp_path, monkeypatch):
 def test_every_kind_and_version_is_explained():
     privacy = (ROOT / "docs" / "privacy.md").read_text(encoding="utf-8")
     artefact = (ROOT / "docs" / "artefact.md").read_text(encoding="utf-8")
-    for word in ("weights", "BatchNorm statistics", "moments", "dense covariances", "class Gaussians", "selectors"):
+    for word in (
+        "weights",
+        "BatchNorm statistics",
+        "moments",
+        "dense covariances",
+        "class Gaussians",
+        "class sums",
+        "selectors",
+    ):
         assert word in privacy
-    assert len(KINDS) == 9
+    assert len(KINDS) == 11
     for version in range(1, VERSION + 1):
         assert f"| {version} | " in artefact
         assert (ROOT / "tests" / "learning" / "files" / f"model-v{version}.remix").is_file()

@@ -9,7 +9,8 @@ import torch
 
 from remix.deploy.inspection import KINDS, inspect_file
 from remix.learning import LearnStep, save_model
-from remix.statistics import Memory, Selectors, batchnorm_points, measure_layers
+from remix.networks import Classifier, ExactLinearHead, FeatureMap
+from remix.statistics import ClassSums, Memory, Selectors, batchnorm_points, measure_layers
 
 FILES = Path(__file__).parent.parent / "learning" / "files"
 
@@ -29,7 +30,10 @@ def test_every_kind_is_told_apart(model, tmp_path):
     memory.gaussians, memory.classes, memory.tasks = model.memory.gaussians, model.memory.classes, model.memory.tasks
     vectors = {name: torch.ones(4, 2, 16) for name in ("bias", "scale", "shift", "mean", "variance")}
     memory.selectors = Selectors((0, 1, 2, 3), torch.zeros(4, 32, 16), **vectors)
-    save_model(tmp_path / "all.remix", replace(model, memory=memory))
+    memory.keep(replace(ClassSums.of(torch.randn(8, 16), torch.arange(8) % 4, "dense"), method="ranpac"))
+    map = FeatureMap([4], [16]).with_projection(16, torch.Generator())
+    head = ExactLinearHead(map, model.classifier.head.task_sizes, torch.zeros(4, 16), torch.zeros(4))
+    save_model(tmp_path / "all.remix", replace(model, memory=memory, classifier=Classifier(backbone, head)))
     found = inspect_file(tmp_path / "all.remix")
     assert [total.kind for total in found.totals()] == list(KINDS)
     assert sum(total.bytes for total in found.totals()) == found.bytes
