@@ -197,3 +197,24 @@ def test_a_real_ctrl_c_ends_with_one_sentence_and_no_file(place, tmp_path):
     assert process.returncode == 130
     assert errors.strip() == "remix learn: interrupted, nothing was written"
     assert not list(tmp_path.iterdir())
+
+
+def test_an_exact_head_is_typed_like_any_method(place, capsys, tmp_path):
+    model = tmp_path / "model.remix"
+    learn(place / "first", "--method", "lda", "--covariance", "diagonal", "--out", model, *FIRST)
+    learn(model, place / "more", "--out", tmp_path / "more.remix")
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "note: lda uses features of convolutions." in shown
+    assert "2 classes, 20 images to learn from, 0 held out" in shown
+    assert "2 new │ images left out in turn" in shown
+    few = folder(tmp_path / "few", [5], 1)
+    text = refused(capsys, model, few, "--minimum", "2", "--out", tmp_path / "few.remix")
+    assert "digit 5 has 1 image to learn from, and the least is 2 (minimum)" in text
+    learn(model, few, "--out", tmp_path / "few.remix")
+    main(["inspect", str(tmp_path / "few.remix")])
+    told = capsys.readouterr().out
+    assert "WARNING: the sums of digit 5 are the features of one image each" in told
+    assert re.search(r"takes \d+ bytes as diagonal; it would take [\d,]+ bytes as dense and \d+ bytes as laplace", told)
+    with pytest.raises(SystemExit):
+        main(["audit", str(tmp_path / "few.remix"), "--train", str(place / "more")])
+    assert "the sums of digit 5 are the features of one image each" in " ".join(capsys.readouterr().err.split())

@@ -9,8 +9,8 @@ import torch
 
 from remix.deploy.inspection import KINDS, inspect_file
 from remix.learning import LearnStep, save_model
-from remix.networks import Classifier, RoutedHead
-from remix.statistics import Memory, Selectors, batchnorm_points, measure_layers
+from remix.networks import Classifier, ExactLinearHead, FeatureMap, RoutedHead
+from remix.statistics import ClassSums, Memory, Selectors, batchnorm_points, measure_layers
 
 FILES = Path(__file__).parent.parent / "learning" / "files"
 
@@ -30,11 +30,18 @@ def test_every_kind_is_told_apart(model, tmp_path):
     memory.gaussians, memory.classes, memory.tasks = model.memory.gaussians, model.memory.classes, model.memory.tasks
     vectors = {name: torch.ones(4, 2, 16) for name in ("bias", "scale", "shift", "mean", "variance")}
     memory.selectors = Selectors((0, 1, 2, 3), torch.zeros(4, 32, 16), **vectors)
-    routed = Classifier(backbone, RoutedHead(16, model.classifier.head.task_sizes))
-    save_model(tmp_path / "all.remix", replace(model, classifier=routed, memory=memory))
+    sizes = model.classifier.head.task_sizes
+    routed = Classifier(backbone, RoutedHead(16, sizes))
+    save_model(tmp_path / "routed.remix", replace(model, classifier=routed, memory=memory))
+    memory.keep(replace(ClassSums.of(torch.randn(8, 16), torch.arange(8) % 4, "dense"), method="ranpac"))
+    map = FeatureMap([4], [16]).with_projection(16, torch.Generator())
+    head = ExactLinearHead(map, sizes, torch.zeros(4, 16), torch.zeros(4))
+    save_model(tmp_path / "all.remix", replace(model, memory=memory, classifier=Classifier(backbone, head)))
+    of_routed = {total.kind for total in inspect_file(tmp_path / "routed.remix").totals()}
     found = inspect_file(tmp_path / "all.remix")
-    of_exact_heads = ("class sums", "random projection")
-    assert [total.kind for total in found.totals()] == [kind for kind in KINDS if kind not in of_exact_heads]
+    kinds = [total.kind for total in found.totals()]
+    assert kinds == [kind for kind in KINDS if kind != "prototypes"]
+    assert of_routed == {*kinds, "prototypes"} - {"class sums", "random projection"}
     assert sum(total.bytes for total in found.totals()) == found.bytes
 
 

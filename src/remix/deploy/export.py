@@ -267,7 +267,7 @@ def _as_torch(model: Model) -> Plain:
 def _as_safetensors(model: Model) -> Plain:
     """The state dict with the key names that are usual for the network, and the note of `card` beside it as JSON."""
     network = PlainNetwork(model)
-    if not isinstance(network.fc, nn.Linear):
+    if model.classifier.head.at is None and not isinstance(network.fc, nn.Linear):
         kind = model.classifier.head.kind
         raise ValueError(f"safetensors hold a linear head, not one of the kind {kind!r}: use --format onnx or torch")
     names = published_keys(network.backbone, model.options)

@@ -54,8 +54,8 @@ def metric_left_out(covariance: Tensor, metric: Tensor, shrinkage: float, count:
     return _left_out((found * away).sum(1), (found * scaled).sum(1), ((scaled @ metric) * scaled).sum(1), count)
 
 
-def metrics_left_out(mean: Tensor, shrinkages: Sequence[float], x: Tensor, labels: Tensor) -> Tensor:
-    """Minus squared distances (shrinkages, N, K) of all images from the means, each in metrics that do not know it.
+def metrics_left_out(mean: Tensor, shrinkages: Sequence[float], x: Tensor, labels: Tensor, scored: Tensor) -> Tensor:
+    """Minus squared distances (shrinkages, M, K) of images from the means, each in metrics that do not know it.
 
     A class of n images has a covariance of rank n - 1, and no matrix of features by features is made.
 
@@ -64,19 +64,20 @@ def metrics_left_out(mean: Tensor, shrinkages: Sequence[float], x: Tensor, label
         shrinkages: each above 0.
         x: (N, D), all of the images.
         labels: (N,) their classes.
+        scored: (M,) places of those whose scores are wanted.
 
     """
-    scores = x.new_zeros(len(shrinkages), len(x), len(mean))
+    some, theirs = x[scored], labels[scored]
+    scores = x.new_zeros(len(shrinkages), len(some), len(mean))
     for label, centre in enumerate(mean):
-        own, away = labels == label, x - centre
-        count = int(own.sum())
+        images, away, own = x[labels == label] - centre, some - centre, theirs == label
         for place, shrinkage in enumerate(shrinkages):
-            metric = _LowRank(away[own], shrinkage)
+            metric = _LowRank(images, shrinkage)
             scores[place, :, label] = -metric(away, away)
-            if count > 1:
+            if len(images) > 1 and bool(own.any()):
                 mine, scaled = away[own], away[own] / metric.deviation
                 forms = metric(mine, mine), metric(mine, scaled), metric(scaled, scaled)
-                scores[place, own, label] = -_left_out(*forms, count)
+                scores[place, own, label] = -_left_out(*forms, len(images))
     return scores
 
 

@@ -73,14 +73,17 @@ class Discriminant:
         return _left_out(products, counts, labels, 0.0 if held else self._share)
 
 
-def discriminants_left_out(mean: Tensor, shrinkages: Sequence[float], x: Tensor, labels: Tensor) -> Tensor:
-    """What `Discriminant.left_out` gives, (shrinkages, N, K) for several at once, by one eigenvalue problem.
+def discriminants_left_out(
+    mean: Tensor, shrinkages: Sequence[float], x: Tensor, labels: Tensor, scored: Tensor
+) -> Tensor:
+    """What `Discriminant.left_out` gives, (shrinkages, M, K) for several at once, by one eigenvalue problem.
 
     Args:
         mean: (K, D).
         shrinkages: each above 0, up to 1.
         x: (N, D), all of the images.
         labels: (N,) their classes.
+        scored: (M,) places of those whose scores are wanted.
 
     """
     counts = torch.bincount(labels, minlength=len(mean)).to(x)
@@ -96,6 +99,7 @@ def discriminants_left_out(mean: Tensor, shrinkages: Sequence[float], x: Tensor,
     else:
         values, basis = torch.linalg.eigh(away.T @ away / freedom)
         values = values.clamp_min(0)
+    rows, labels = rows[scored], labels[scored]
     inside, means_inside = rows @ basis, means @ basis
     plain = _Products(rows @ means.T, means @ means.T, rows.square().sum(1))
     scores = []

@@ -28,6 +28,7 @@ LEFT_OUT = "images left out in turn"
 """What the accuracy of an exact head is measured on, without holding any image back."""
 
 _MOST_TRIED = 5000  # images that choices are made by: more would not make another one
+_MOST_SCORES, _FEWEST_SCORED = 2_000_000, 300  # numbers at a time, and images all the same
 
 
 class Solved(NamedTuple):
@@ -79,8 +80,8 @@ class Exact(Method):
         """Of shrinkage or penalty for features (N, D), to choose from; the middle one where nothing can be told."""
 
     @abstractmethod
-    def tried(self, mean: Tensor, x: Tensor, labels: Tensor, strengths: Sequence[float]) -> Tensor:
-        """Scores (strengths, N, K) of all images that there are, each without itself."""
+    def tried(self, mean: Tensor, strengths: Sequence[float], x: Tensor, labels: Tensor, scored: Tensor) -> Tensor:
+        """Scores (strengths, M, K) of those images (M,) that are asked for, each by a head of all images but itself."""
 
     @abstractmethod
     def solved(self, sums: ClassSums, map: FeatureMap, before: Head, seen: Collection[int]) -> Solved:
@@ -190,10 +191,9 @@ class Exact(Method):
                 sums = ClassSums.of(x, found.labels, "none")
                 strengths, labels = self.strengths(x), sums.rows(found.labels)
                 judged = Judged(len(strengths) // 2, 0.0, 1.0)
-                usable = sums.weights()[labels] > 1
-                if len(sums.labels) > 1 and bool(usable.any()):
-                    scores = self.tried(sums.mean, x, labels, strengths)
-                    judged = judge(scores[:, usable], labels[usable])
+                scored = _scored(sums, labels, len(strengths))
+                if len(scored):
+                    judged = judge(self.tried(sums.mean, strengths, x, labels, scored), labels[scored])
                 if judged.loss < best - 1e-9:
                     best, chosen = judged.loss, (map, strengths[judged.place])
         assert chosen is not None, "there is always the last block"
@@ -202,21 +202,29 @@ class Exact(Method):
     def _test(self, engine: Engine, sums: ClassSums, solved: Solved, x: Tensor, labels: Tensor) -> float:
         """Tell how many images are classified rightly by heads without them; the scale that suits their scores."""
         labels = sums.rows(labels)
-        usable = (sums.weights()[labels] > 1).nonzero()[:, 0]
-        if len(sums.labels) < 2 or not len(usable):
+        scored = _scored(sums, labels, 1)
+        if not len(scored):
             return 1.0
-        tried = usable[spaced(len(usable), _MOST_TRIED)]
-        scores = solved.left_out(x[tried], labels[tried])
+        scores = solved.left_out(x[scored], labels[scored])
         trained = any(stage.training.epochs for stage in self.stages(engine.step))
         if not trained and sums.scatter.kind != "laplace":  # else what tests them knows them
-            engine.estimates[LEFT_OUT] = accuracy(scores, labels[tried])
-        return judge(scores[None], labels[tried]).scale
+            engine.estimates[LEFT_OUT] = accuracy(scores, labels[scored])
+        return judge(scores[None], labels[scored]).scale
 
     def _told(self, backbone: Backbone, map: FeatureMap, sums: ClassSums) -> str:
         names = [backbone.blocks()[block].name for block in map.blocks]
         rooted = " as roots of unit length" if map.rooted else ""
         held = f", {self.word} {sums.strength:.3g}" if self.word else ""
         return f"{self.name} uses features of {' + '.join(names)}{rooted}{held}"
+
+
+def _scored(sums: ClassSums, labels: Tensor, heads: int) -> Tensor:
+    """Places of the images that heads are judged by: of classes of several images, and fewer of very many classes."""
+    usable = (sums.weights()[labels] > 1).nonzero()[:, 0]
+    if len(sums.labels) < 2:
+        return usable[:0]
+    most = min(_MOST_TRIED, max(_FEWEST_SCORED, _MOST_SCORES // (heads * len(sums.labels))))
+    return usable[spaced(len(usable), most)]
 
 
 def _check_sums(method: str, engine: Engine) -> None:

@@ -77,9 +77,9 @@ class Fecam(Exact):
         """About what is published."""
         return _GRID if self.shrinkage is None else (self.shrinkage,)
 
-    def tried(self, mean: Tensor, x: Tensor, labels: Tensor, strengths: Sequence[float]) -> Tensor:
+    def tried(self, mean: Tensor, strengths: Sequence[float], x: Tensor, labels: Tensor, scored: Tensor) -> Tensor:
         """By the metric of its class without the image."""
-        return metrics_left_out(mean, strengths, x, labels)
+        return metrics_left_out(mean, strengths, x, labels, scored)
 
     def solved(self, sums: ClassSums, map: FeatureMap, before: Head, seen: Collection[int]) -> Solved:
         """A metric per class; those of classes without new images stay."""

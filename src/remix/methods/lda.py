@@ -66,9 +66,9 @@ class Lda(Exact):
         """Blocks for a Laplace covariance are chosen by the matrix that it is fitted to; that one shrinks by itself."""
         return self.shrinkage or _FITTED if self.covariance == "laplace" else strength
 
-    def tried(self, mean: Tensor, x: Tensor, labels: Tensor, strengths: Sequence[float]) -> Tensor:
+    def tried(self, mean: Tensor, strengths: Sequence[float], x: Tensor, labels: Tensor, scored: Tensor) -> Tensor:
         """By the covariance without the image."""
-        return discriminants_left_out(mean, strengths, x, labels)
+        return discriminants_left_out(mean, strengths, x, labels, scored)
 
     def solved(self, sums: ClassSums, map: FeatureMap, before: Head, seen: Collection[int]) -> Solved:
         """The discriminant; from a Laplace covariance no image can be taken."""

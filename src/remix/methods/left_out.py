@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -10,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 __all__ = ["Judged", "accuracy", "judge"]
 
-_HALVINGS = 30
+_STEPS = 12  # of Newton's method, which has come to its end long before
 _LARGEST = 1e3  # logits of one standard deviation: surer than that nobody can be
 
 
@@ -39,20 +40,21 @@ def judge(scores: Tensor, labels: Tensor) -> Judged:
     scores = scores - scores.mean(2, keepdim=True)
     spread = scores.square().mean((1, 2)).sqrt() if scores.shape[1] else scores.new_zeros(len(scores))
     if not bool((spread > 0).any()):
-        return Judged(0, 0.0, 1.0)
+        return Judged(0, math.log(scores.shape[2]), 1.0)
     unit = scores / torch.where(spread > 0, spread, 1.0)[:, None, None]
     sure = len(labels) / (len(labels) + 1)
     right = sure * unit.gather(2, labels.expand(len(unit), -1)[:, :, None]).mean((1, 2))
-    low, high = unit.new_full((len(unit),), 1 / _LARGEST), unit.new_full((len(unit),), _LARGEST)
-    for _ in range(_HALVINGS):  # of the interval in which the slope of the cross-entropy, which is convex, is 0
-        middle = (low * high).sqrt()
-        slope = ((middle[:, None, None] * unit).softmax(2) * unit).sum(2).mean(1) - right
-        low, high = torch.where(slope < 0, middle, low), torch.where(slope < 0, high, middle)
-    scaled = (low * high).sqrt()[:, None, None] * unit
+    scale = torch.ones_like(spread)
+    for _ in range(_STEPS):  # towards where the slope of the cross-entropy, which is convex, is 0
+        chances = (scale[:, None, None] * unit).softmax(2)
+        mean = (chances * unit).sum(2)
+        slope, curve = mean.mean(1) - right, ((chances * unit.square()).sum(2) - mean.square()).mean(1)
+        step = (slope / (scale * curve).clamp_min(1e-12)).clamp(-1, 1)  # of its logarithm
+        scale = (scale * (-step).exp()).clamp(1 / _LARGEST, _LARGEST)
+    scaled = scale[:, None, None] * unit
     losses = torch.stack([cross_entropy(one, labels, label_smoothing=1 - sure) for one in scaled])
-    losses = torch.where(spread > 0, losses, torch.inf)
     place = int((losses <= losses.min() + 1e-9).nonzero()[0])
-    return Judged(place, float(losses[place]), float((low * high).sqrt()[place] / spread[place]))
+    return Judged(place, float(losses[place]), float(scale[place]) / float(spread[place] or 1.0))
 
 
 def accuracy(scores: Tensor, labels: Tensor) -> float:

@@ -37,9 +37,10 @@ class Ncm(Exact):
         """There is nothing to hold back."""
         return (0.0,)
 
-    def tried(self, mean: Tensor, x: Tensor, labels: Tensor, strengths: Sequence[float]) -> Tensor:
+    def tried(self, mean: Tensor, strengths: Sequence[float], x: Tensor, labels: Tensor, scored: Tensor) -> Tensor:
         """Against means without the image."""
-        return _nearest(mean).left_out(torch.bincount(labels, minlength=len(mean)).to(x), x, labels)[None]
+        counts = torch.bincount(labels, minlength=len(mean)).to(x)
+        return _nearest(mean).left_out(counts, x[scored], labels[scored])[None]
 
     def solved(self, sums: ClassSums, map: FeatureMap, before: Head, seen: Collection[int]) -> Solved:
         """A discriminant for which all features vary alike."""

@@ -59,9 +59,9 @@ class Ranpac(Exact):
         length = float(x.square().sum(1).mean()) or 1.0
         return [part * length for part in (_GRID if self.penalty is None else (self.penalty,))]
 
-    def tried(self, mean: Tensor, x: Tensor, labels: Tensor, strengths: Sequence[float]) -> Tensor:
+    def tried(self, mean: Tensor, strengths: Sequence[float], x: Tensor, labels: Tensor, scored: Tensor) -> Tensor:
         """By the regression on all other images."""
-        return ridges_left_out(x, labels, len(mean), strengths)
+        return ridges_left_out(len(mean), strengths, x, labels, scored)
 
     def solved(self, sums: ClassSums, map: FeatureMap, before: Head, seen: Collection[int]) -> Solved:
         """The regression."""

@@ -46,11 +46,15 @@ class Ridge:
         return torch.cholesky_solve(rows.T, self._root).T
 
 
-def ridges_left_out(x: Tensor, labels: Tensor, classes: int, penalties: Sequence[float]) -> Tensor:
-    """What `Ridge.left_out` gives of all images (N, D), for several penalties at once, by one eigenvalue problem.
+def ridges_left_out(classes: int, penalties: Sequence[float], x: Tensor, labels: Tensor, scored: Tensor) -> Tensor:
+    """What `Ridge.left_out` gives, (penalties, M, K) for several at once, by one eigenvalue problem.
 
-    Returns:
-        scores (penalties, N, K).
+    Args:
+        classes: K.
+        penalties: each above 0.
+        x: (N, D), all of the images.
+        labels: (N,) their classes.
+        scored: (M,) places of those whose scores are wanted.
 
     """
     targets = one_hot(labels, classes).double()
@@ -58,8 +62,9 @@ def ridges_left_out(x: Tensor, labels: Tensor, classes: int, penalties: Sequence
         values, basis = torch.linalg.eigh(x @ x.T)
     else:
         values, vectors = torch.linalg.eigh(x.T @ x)
-        basis = x @ vectors / values.clamp_min(values.max() * 1e-14).sqrt()
+        basis = x @ vectors / values.clamp_min(max(float(values.max()) * 1e-14, 1e-300)).sqrt()
     values, inside = values.clamp_min(0), basis.T @ targets
+    basis, labels = basis[scored], labels[scored]
     scores = []
     for penalty in penalties:
         kept = values / (values + penalty)
