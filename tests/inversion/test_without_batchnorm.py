@@ -21,7 +21,7 @@ from remix.networks.views import TOKEN_CHANNELS, TOKEN_POSITIONS
 from remix.statistics import LayerMeter, run_meters
 from tests.tiny_transformer import PlainConvolutions, TinyTransformer
 
-SETTINGS = LayerwiseSettings(block=Schedule(60, 0.1), refine=Schedule(60, 0.03), statistics=0.01)
+SETTINGS = LayerwiseSettings(block=Schedule(60, 0.1), refine=Schedule(60, 0.03), statistics=0.01, input=0.01)
 NETWORKS = {
     "token channels": lambda: TinyTransformer(TOKEN_CHANNELS),
     "token positions": lambda: TinyTransformer(TOKEN_POSITIONS),
