@@ -9,14 +9,16 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import save_file
-from tiny_runs import remix_run, tiny
+from tiny_runs import config_of, remix_run, tiny
 
 from remix.cli import main
 from remix.cli.run import run
 from remix.data import MissingData, TaskStream
 from remix.experiments.config import build_config, list_presets, read_preset, resolve
 from remix.experiments.plan import check_run, create_network, load_tasks, plan_run
+from remix.learning import load_model
 from remix.methods import list_methods, method_class
+from remix.networks import create_backbone
 from remix.support.settings import SettingError
 
 
@@ -159,3 +161,17 @@ def test_validation_images_follow_a_seed_of_their_own():
     assert told == other_run[1] == "10% of the training images"
     assert not torch.equal(images, other_part[0])
     assert other_part[1] == "10% of the training images (validation_seed 1)"
+
+
+def test_an_exact_head_leaves_a_network_with_weights_as_it_is(tmp_path):
+    plan = plan_run(resolve("cifar100-5", method="lda"), None)
+    assert [len(task.stages) for task in plan.tasks] == [1, 0, 0, 0, 0]
+    backbone = create_backbone("convnet8", width=4)
+    save_file(backbone.state_dict(), tmp_path / "w.safetensors")
+    typed = tiny("lda", tmp_path / "run", f"network.weights={tmp_path / 'w.safetensors'}")
+    assert plan_run(config_of(typed), load_tasks(config_of(typed).data, None)).work == 0
+    assert remix_run(typed) == 0
+    found = load_model(tmp_path / "run" / "model.remix")
+    trained = found.classifier.backbone.state_dict()
+    assert all(torch.equal(tensor, trained[key]) for key, tensor in backbone.state_dict().items())
+    assert found.memory.get("sums").method == "lda"
