@@ -8,9 +8,12 @@ import subprocess
 import sys
 
 import pytest
+from rich.console import Console
 
 import remix
 from remix.cli import main
+from remix.cli.learning_monitor import LearningMonitor
+from remix.support.display import Display
 from tests.deploy.small import folder
 
 QUICK = ["--epochs", "2", "--samples", "6", "--batch", "16"]
@@ -218,3 +221,19 @@ def test_an_exact_head_is_typed_like_any_method(place, capsys, tmp_path):
     with pytest.raises(SystemExit):
         main(["audit", str(tmp_path / "few.remix"), "--train", str(place / "more")])
     assert "the sums of digit 5 are the features of one image each" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(("stages", "shares"), [([], [0.0, 0.5, 1.0]), (["network"], [0.95, 0.975, 1.0])])
+def test_without_training_the_pass_over_the_images_is_all_the_progress(stages, shares):
+    shown = []
+
+    class Watched(Display):
+        def show(self, title, share, terms, last=False):
+            shown.append(round(share, 3))
+
+    monitor = LearningMonitor(Watched(Console(quiet=True)), dreams=False)
+    monitor.begin_task(0, ["a"], stages)
+    monitor.begin_phase(2 + len(stages), "remember")
+    monitor.batch(0, 1, 2)
+    monitor.batch(0, 2, 2)
+    assert shown == shares

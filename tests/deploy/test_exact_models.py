@@ -12,8 +12,9 @@ from safetensors.torch import save_file
 import remix
 from remix.deploy.export import SUFFIXES, export
 from remix.deploy.inspection import KINDS, inspect_file, single_images
+from remix.learning.model_file import KIND, VERSION
 from remix.networks import create_backbone, load_classifier
-from remix.statistics import ClassSums
+from remix.statistics import ClassSums, DamagedFileError, read_file, write_file
 from tests.deploy.small import NAMES, NETWORK, QUICK, digits, learner, weights_of
 
 HEADS = ("ncm", "lda", "fecam", "ranpac")
@@ -55,6 +56,23 @@ def test_going_on_from_the_file_is_going_on(taught, tmp_path):
     other = remix.Learner.of(taught.model)
     other.learn(digits([4]), classes=NAMES)
     assert all(torch.equal(tensor, weights_of(other.model)[key]) for key, tensor in weights_of(again.model).items())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"blocks": [9]}, {"sizes": [7]}, {"rooted": "yes"}, {"projection": 3}, {"tasks": [3]}, {"kind": "quadratics"},
+        {"blocks": None}, {"sizes": [1 << 30]},
+    ],
+)  # fmt: skip
+def test_a_file_that_describes_another_head_is_refused_in_a_sentence(trained, change, tmp_path):
+    found = exact(trained, "ncm")
+    found.learn(digits([0, 1]), classes=NAMES)
+    found.save(tmp_path / "m.remix")
+    tensors, content = read_file(tmp_path / "m.remix", KIND, VERSION)
+    write_file(tmp_path / "m.remix", KIND, VERSION, tensors, content | {"head": content["head"] | change})
+    with pytest.raises(DamagedFileError, match=r"is not a valid model: [^\n]+$"):
+        remix.load(tmp_path / "m.remix")
 
 
 def test_all_images_are_learned_from_and_each_is_tested_without_itself(taught, trained):

@@ -279,6 +279,7 @@ def test_smaller_covariances_learn_too(kind):
     learn(engine, images, labels, [0, 1, 2])
     learn(engine, images, labels, [3])
     assert engine.memory.get("sums").scatter.kind == kind
+    assert engine.memory.get("sums").strength == {"laplace": 0.05, "diagonal": 1.0}[kind]
     assert (LEFT_OUT in engine.estimates) == (kind == "diagonal")  # a fitted covariance knows its images
     right = by_name(engine, images[labels < 4]).argmax(1) == labels[labels < 4]
     assert float(right.double().mean()) > 0.8
@@ -323,3 +324,10 @@ def test_random_features_are_decided_by_the_seed():
     assert torch.equal(heads[0].map.projection, heads[1].map.projection)
     assert heads[0].map.dim == 50
     assert not torch.equal(heads[0].map.projection, heads[2].map.projection)
+
+
+def test_a_covariance_that_is_fitted_by_itself_is_not_shrunk_like_a_matrix(monkeypatch):
+    monkeypatch.setattr("remix.methods.lda._DENSE", 15)  # the last block has 16 features
+    engine = engine_of(create_method("lda"))
+    learn(engine, *photographs(), [0, 1, 2])
+    assert (engine.memory.get("sums").scatter.kind, engine.memory.get("sums").strength) == ("laplace", 0.05)

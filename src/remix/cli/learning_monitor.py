@@ -39,7 +39,7 @@ class LearningMonitor(Monitor):
         """Say so."""
         self._phase, self._number, self._epoch, self._terms = name, number, 0, {}
         if name == "remember":
-            self.display.show("measuring statistics", 1 - _MEASURING, {})
+            self.display.show("measuring statistics", self._before_measuring(), {})
         elif name == "dream" and self._first:
             self.display.show("dreaming of the old classes", 0.0, {})
         elif number > 1:  # before its first batch, images go through the frozen blocks
@@ -55,9 +55,9 @@ class LearningMonitor(Monitor):
         """A part of an epoch."""
         self._epoch = epoch
         if self._phase == "remember":
-            share = done / max(count, 1)
-            before = 1 - _MEASURING if self._stages else 0.0  # without a stage this pass is all there is to do
-            self.display.show("sending the images through the network", before + (1 - before) * share, {})
+            before = self._before_measuring()
+            share = before + (1 - before) * done / max(count, 1)
+            self.display.show("sending the images through the network", share, {})
             return
         self._show(done / max(count, 1))
 
@@ -65,6 +65,10 @@ class LearningMonitor(Monitor):
         """The next epoch."""
         self._epoch, self._epochs, self._terms = report.epoch + 1, report.epochs, report.terms
         self._show(0.0)
+
+    def _before_measuring(self) -> float:
+        """Without a stage, measuring is all there is to do."""
+        return 1 - _MEASURING if self._stages else 0.0
 
     def _show(self, part: float) -> None:
         stages = max(len(self._stages), 1)

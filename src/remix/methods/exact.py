@@ -107,8 +107,8 @@ class Exact(Method):
         """A map with what the method adds to it."""
         return map
 
-    def settled(self, strength: float) -> float:
-        """The strength of the head itself, from that of the choice."""
+    def settled(self, strength: float, kind: ScatterKind) -> float:
+        """The strength of a head from such a scatter, where another one was chosen by matrices."""
         return strength
 
     # --- as a method ---
@@ -156,7 +156,7 @@ class Exact(Method):
             map, strength = self._choose(found.some(_MOST_TRIED), sets, engine.seed)
             x = found.through(map)
             sums = ClassSums.of(x, found.labels, self.kind(map.dim), self.own)
-            sums = replace(sums, method=self.name, strength=self.settled(strength))
+            sums = replace(sums, method=self.name, strength=self.settled(strength, sums.scatter.kind))
             engine.notes.append(self._told(engine.backbone, map, sums))
         else:
             assert isinstance(head, ExactHead)

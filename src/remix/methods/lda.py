@@ -62,9 +62,9 @@ class Lda(Exact):
             return (1.0,)
         return _GRID if self.shrinkage is None else (self.shrinkage,)
 
-    def settled(self, strength: float) -> float:
-        """Blocks for a Laplace covariance are chosen by the matrix that it is fitted to; that one shrinks by itself."""
-        return self.shrinkage or _FITTED if self.covariance == "laplace" else strength
+    def settled(self, strength: float, kind: ScatterKind) -> float:
+        """Blocks for a Laplace covariance are chosen by the matrix that it is fitted to; the fit shrinks by itself."""
+        return self.shrinkage or _FITTED if kind == "laplace" else strength
 
     def tried(self, mean: Tensor, strengths: Sequence[float], x: Tensor, labels: Tensor, scored: Tensor) -> Tensor:
         """By the covariance without the image."""
