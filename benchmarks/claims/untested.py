@@ -103,16 +103,6 @@ CLAIMS = (
         _layer_wise,
     ),
     Claim(
-        "tiny-imagenet",
-        "The same on Tiny-ImageNet",
-        lambda results: "Gains and retention on Tiny-ImageNet are as on CIFAR-100.",
-        "Table 1; appendix, Tiny-ImageNet",
-        "remix reproduce table1 --scale paper --data DIR",
-        "Tiny-ImageNet, a GPU and days",
-        (),
-        _because("No runs yet: the data are not available here. The command runs it on a machine with a GPU."),
-    ),
-    Claim(
         "privacy",
         "Synthetic images in place of private data",
         lambda results: (
