@@ -8,7 +8,7 @@ import torch
 from tiny_hf import VISION_KINDS, features, make, save
 
 from remix.networks import Hooks, check_backbone, create_backbone, open_network
-from remix.networks.transformer import MissingPackageError
+from remix.networks.hf_folder import MissingPackageError
 
 
 @pytest.fixture(params=VISION_KINDS, scope="module")
@@ -153,8 +153,16 @@ def test_a_damaged_file_of_weights_is_refused(vit):
 def test_weights_and_unknown_options_beside_a_folder_are_refused(vit):
     with pytest.raises(ValueError, match="has its own weights"):
         open_network(f"hf:{vit}", weights="more.safetensors")
-    with pytest.raises(ValueError, match="has no option 'width'; it takes: input_shape, view"):
+    with pytest.raises(ValueError, match="has no option 'width'; it takes: input_shape, view, adapter"):
         open_network(f"hf:{vit}", {"width": 8})
+
+
+def test_a_folder_with_adapters_begins_as_it_was(vit):
+    plain, adapted = (open_network(f"hf:{vit}", options) for options in ({}, {"adapter": "moe"}))
+    assert torch.equal(adapted.backbone.pooled(pictures()), plain.backbone.pooled(pictures()))
+    assert adapted.options["adapter"] == "moe"
+    again = open_network(f"hf:{vit}", {"adapter": "moe"}).backbone
+    assert all(torch.equal(a, b) for a, b in zip(again.parameters(), adapted.backbone.parameters(), strict=True))
 
 
 def test_another_view_of_tokens_can_be_asked_for(vit):

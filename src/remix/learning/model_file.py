@@ -16,7 +16,6 @@ from remix.learning.history import LearnStep, check_class_names, check_history
 from remix.networks import Backbone, Classifier, create_backbone, described_head, list_backbones
 from remix.networks.heads import head_class_of
 from remix.networks.probe import evaluating, probe_images
-from remix.networks.transformer import MissingPackageError
 from remix.networks.weights import check_numbers
 from remix.statistics import DamagedFileError, Memory, StoredTensor, check_layers, read_file, read_header, write_file
 from remix.statistics.statistic import statistic_classes
@@ -137,7 +136,6 @@ def load_model(path: str | Path) -> Model:
     Raises:
         FileNotFoundError: if there is no such file.
         DamagedFileError: in one sentence, if it is damaged, foreign, of another version, or no sound model.
-        MissingPackageError: if its network needs a package that is not installed.
 
     """
     header = read_header(path, KIND, VERSION, OLDEST)
@@ -145,7 +143,7 @@ def load_model(path: str | Path) -> Model:
         _check_weights(header.tensors, header.content)
         tensors, content = read_file(path, KIND, VERSION, OLDEST)
         return _parse(tensors, content)
-    except (DamagedFileError, MissingPackageError):
+    except DamagedFileError:
         raise
     except KeyError as error:
         raise DamagedFileError(f"{path} is not a valid model: {str(error.args[0])[:60]!r} is missing") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,13 +16,39 @@ from torch import Tensor, nn
 from remix.data import DataError, Preprocessing
 from remix.networks.heads import LinearHead
 from remix.networks.registry import register_backbone
-from remix.networks.transformer import KINDS, Kind, Transformer, architecture, library
+from remix.networks.transformer import KINDS, Kind, Transformer, architecture
 from remix.networks.weights import check_numbers
 
-__all__ = ["ImageModel", "from_folder", "load_pretrained", "open_image_model", "quiet", "read_config"]
+__all__ = [
+    "ImageModel", "MissingPackageError", "from_folder", "library", "load_pretrained", "open_image_model", "quiet",
+    "read_config",
+]  # fmt: skip
 
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 _RESAMPLE = ("bicubic", "bilinear", "lanczos")
+
+
+# Parts of a layer of `transformers` by their names in `TransformerLayer`.
+_LAYER = {
+    "layernorm_before": "norm1", "layer_norm1": "norm1", "layernorm_after": "norm2", "layer_norm2": "norm2",
+    "self_attn": "attention", "q_proj": "query", "k_proj": "key", "v_proj": "value", "o_proj": "out",
+    "out_proj": "out", "fc1": "up", "fc2": "down", "gate_proj": "gate", "up_proj": "up", "down_proj": "down",
+    "layer_scale1": "scale1", "layer_scale2": "scale2",
+}  # fmt: skip
+
+
+class MissingPackageError(ValueError):
+    """A package that is not installed, and what to type."""
+
+
+def library(name: str) -> Any:
+    """A module of `transformers`. Raises MissingPackageError without it."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise MissingPackageError(
+            "this network needs the transformers library: pip install 'remix-dfcil[vit]'"
+        ) from error
 
 
 class ImageModel(NamedTuple):
@@ -45,10 +72,14 @@ class ImageModel(NamedTuple):
 
 @register_backbone("hf:")
 def from_folder(
-    place: str, *, input_shape: tuple[int, int, int] | None = None, view: str = "token-positions"
+    place: str,
+    *,
+    input_shape: tuple[int, int, int] | None = None,
+    view: str = "token-positions",
+    adapter: str | None = None,
 ) -> Transformer:
     """The backbone of ``hf:PATH_OR_NAME``. Arguments and errors are those of `open_image_model`."""
-    return open_image_model(place, input_shape, view).backbone
+    return open_image_model(place, input_shape, view, adapter=adapter).backbone
 
 
 def open_image_model(
@@ -56,6 +87,7 @@ def open_image_model(
     input_shape: tuple[int, int, int] | None = None,
     view: str = "token-positions",
     size: int | None = None,
+    adapter: str | None = None,
 ) -> ImageModel:
     """Read a ViT, DeiT, DINOv2 or CLIP.
 
@@ -64,6 +96,7 @@ def open_image_model(
         input_shape: (C, H, W) of one image; by default what the folder prepares images to.
         view: see `Transformer`.
         size: side of square images, instead of ``input_shape``.
+        adapter: see `Transformer`; it begins as one that adds nothing.
 
     Raises:
         MissingPackageError: without `transformers`.
@@ -86,10 +119,14 @@ def open_image_model(
     side = size or prepared.size
     shape = input_shape or (config.num_channels, side, side)
     options: dict[str, Any] = {"config": architecture(config), "input_shape": tuple(shape), "view": view}
-    backbone = Transformer(**options)
+    if adapter is not None:
+        options["adapter"] = adapter
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        backbone = Transformer(**options)
     state = _state(kind, model)
     check_numbers(state)
-    backbone.load_state_dict(state)
+    backbone.load_state_dict({**_own_adapters(backbone), **state})
     head = None
     if optional is not None and not missing and isinstance(model.classifier, nn.Linear):
         head = LinearHead(backbone.feature_dim, [model.classifier.out_features], bias=True)
@@ -213,9 +250,19 @@ def _state(kind: Kind, model: Any) -> dict[str, Tensor]:
             tokens = torch.cat([tokens, embeddings.distillation_token], 1)
         parts = {"patches": embeddings.patch_embeddings.projection, "post.norm": tower.layernorm}
         layers = tower.encoder.layer if kind.module == "dinov2" else tower.layers
-    parts |= {f"layers.{number}.layer": layer for number, layer in enumerate(layers)}
     state = {f"{name}.{key}": value for name, part in parts.items() for key, value in part.state_dict().items()}
+    for number, layer in enumerate(layers):
+        state |= {f"layers.{number}.{_own_name(key)}": value for key, value in layer.state_dict().items()}
     return state | {"pre.tokens": tokens.detach(), "pre.positions": positions.detach()}
+
+
+def _own_adapters(backbone: Transformer) -> dict[str, Tensor]:
+    """Which no folder has."""
+    return {key: value for key, value in backbone.state_dict().items() if ".adapter." in key}
+
+
+def _own_name(key: str) -> str:
+    return ".".join(_LAYER.get(part, part) for part in key.removesuffix(".lambda1").split("."))
 
 
 @contextmanager

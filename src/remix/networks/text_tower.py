@@ -8,8 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from remix.networks.hf_folder import load_pretrained, quiet, read_config
-from remix.networks.transformer import library
+from remix.networks.hf_folder import library, load_pretrained, quiet, read_config
 from remix.networks.weights import check_numbers
 
 __all__ = ["TextTower", "open_text_tower"]

@@ -1,10 +1,9 @@
-"""Vision transformers in blocks: ViT, DeiT, DINOv2 and the image tower of CLIP, with the layers of `transformers`."""
+"""Vision transformers in blocks: ViT, DeiT, DINOv2 and the image tower of CLIP."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any, NamedTuple
 
 import torch
@@ -12,18 +11,25 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from remix.data import CLIP, IMAGENET, Normalisation
+from remix.networks.adapters import create_adapter
 from remix.networks.backbone import Backbone, Block
 from remix.networks.hooks import Point
 from remix.networks.registry import register_backbone
+from remix.networks.transformer_layer import TransformerLayer
 from remix.networks.views import CHANNELS, View, as_view
 
-__all__ = ["KINDS", "MissingPackageError", "Transformer", "architecture", "library"]
+__all__ = ["KINDS", "Kind", "Transformer", "architecture"]
 
 _NUMBERS = (
     "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "mlp_ratio", "image_size",
     "patch_size", "num_channels", "projection_dim",
 )  # fmt: skip
-_SETTINGS = (*_NUMBERS, "hidden_act", "layer_norm_eps", "qkv_bias", "use_swiglu_ffn")
+_OTHERS = {"hidden_act": str, "layer_norm_eps": float, "qkv_bias": bool, "use_swiglu_ffn": bool}
+_BASE = {
+    "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "image_size": 224, "num_channels": 3,
+    "qkv_bias": True, "use_swiglu_ffn": False,
+}  # fmt: skip
+_SETTINGS = (*_NUMBERS, *_OTHERS)
 _MOST_LAYERS, _LARGEST = 200, 1 << 16  # a model file must not choose what building its network costs
 
 
@@ -33,44 +39,34 @@ class Kind(NamedTuple):
     Attributes:
         module: of `transformers` that defines it.
         name: that its classes begin with.
-        layer: its layer's class, without that name.
-        attention: the attention's name in a layer; the MLP is always called mlp.
+        patch: pixels of a side of a patch, where a config does not say.
+        activation: of its MLPs, likewise.
+        eps: of its norms, likewise.
         tokens: that stand before those of the patches; the first is the CLS token.
         first_norm: whether tokens are normalised before the first layer.
+        scaled: whether branches of layers have factors.
         normalisation: of its images where a folder does not say.
 
     """
 
     module: str
     name: str
-    layer: str = "Layer"
-    attention: str = "attention"
+    patch: int = 16
+    activation: str = "gelu"
+    eps: float = 1e-12
     tokens: int = 1
     first_norm: bool = False
+    scaled: bool = False
     normalisation: Normalisation = IMAGENET
 
 
 KINDS = {
     "vit": Kind("vit", "ViT", normalisation=Normalisation((0.5,) * 3, (0.5,) * 3)),
     "deit": Kind("deit", "DeiT", tokens=2),
-    "dinov2": Kind("dinov2", "Dinov2"),
-    "clip_vision_model": Kind("clip", "CLIP", "EncoderLayer", "self_attn", first_norm=True, normalisation=CLIP),
+    "dinov2": Kind("dinov2", "Dinov2", 14, eps=1e-6, scaled=True),
+    "clip_vision_model": Kind("clip", "CLIP", 32, "quick_gelu", 1e-5, first_norm=True, normalisation=CLIP),
 }
 """By ``model_type`` of a config.json."""
-
-
-class MissingPackageError(ValueError):
-    """A package that is not installed, and what to type."""
-
-
-def library(name: str) -> Any:
-    """A module of `transformers`. Raises MissingPackageError without it."""
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise MissingPackageError(
-            "this network needs the transformers library: pip install 'remix-dfcil[vit]'"
-        ) from error
 
 
 def architecture(config: Any) -> str:
@@ -90,9 +86,9 @@ class Transformer(Backbone):
         config: JSON text with ``model_type`` and settings of that kind, see `architecture`.
         input_shape: (C, H, W) of one image; by default that of the config.
         view: how tokens are read where statistics are taken: token-positions as published, or token-channels.
+        adapter: what alone learns in every layer, one of `ADAPTERS`; without one, everything learns.
 
     Raises:
-        MissingPackageError: without `transformers`.
         ValueError: for a kind that is not known, settings that do not fit, or images that patches do not fit into.
 
     """
@@ -103,32 +99,30 @@ class Transformer(Backbone):
         *,
         input_shape: tuple[int, int, int] | None = None,
         view: str = "token-positions",
+        adapter: str | None = None,
     ) -> None:
-        settings = _settings(config)
-        kind = KINDS[settings.pop("model_type")]
-        models = library(f"transformers.models.{kind.module}")
-        projected = "projection_dim" in settings
-        try:
-            known = getattr(models, f"{kind.name}VisionConfig" if kind.module == "clip" else f"{kind.name}Config")
-            described = known(**settings, attn_implementation="sdpa")
-            width, patch = described.hidden_size, described.patch_size
-            grid = described.image_size // patch
-            shape = input_shape or (described.num_channels, grid * patch, grid * patch)
-            super().__init__(shape, described.projection_dim if projected else width)
-            self.patch, self.kind, self.view = patch, kind, as_view(view)
-            _check_size(*self.input_shape[1:], patch)
-            layer = getattr(
-                library(f"transformers.models.{kind.module}.modeling_{kind.module}"), kind.name + kind.layer
+        told = _settings(config)
+        kind = KINDS[told["model_type"]]
+        width, patch, grid = told["hidden_size"], told["patch_size"], told["image_size"] // told["patch_size"]
+        shape = input_shape or (told["num_channels"], grid * patch, grid * patch)
+        super().__init__(shape, told.get("projection_dim", width))
+        self.patch, self.kind, self.view = patch, kind, as_view(view)
+        _check_size(*self.input_shape[1:], patch)
+        eps = told["layer_norm_eps"]
+        self.patches = nn.Conv2d(told["num_channels"], width, patch, patch, bias=kind.module != "clip")
+        self.pre = _Tokens(kind.tokens, grid, width, eps if kind.first_norm else None)
+        self.layers = nn.ModuleList(
+            TransformerLayer(
+                width, told["num_attention_heads"], told["intermediate_size"], told["hidden_act"], eps,
+                bias=told["qkv_bias"], scaled=kind.scaled, gated=told["use_swiglu_ffn"],
             )
-            eps = described.layer_norm_eps
-            self.patches = nn.Conv2d(described.num_channels, width, patch, patch, bias=kind.module != "clip")
-            self.pre = _Tokens(kind.tokens, grid, width, eps if kind.first_norm else None)
-            self.layers = nn.ModuleList(_Layer(layer(described)) for _ in range(described.num_hidden_layers))
-            self.post = _Last(width, eps, self.feature_dim if projected else None)
-        except MissingPackageError:
-            raise
-        except (TypeError, KeyError, AttributeError, ZeroDivisionError, RuntimeError) as error:
-            raise ValueError(f"the config of a {kind.name} does not fit: {str(error).partition(chr(10))[0]}") from error
+            for _ in range(told["num_hidden_layers"])
+        )  # fmt: skip
+        self.post = _Last(width, eps, told.get("projection_dim"))
+        self.adapted = adapter is not None
+        if adapter is not None:
+            for layer in self.layers:
+                layer.adapter = create_adapter(adapter, width)
 
     def blocks(self) -> list[Block]:
         """Return the patch embedding, the tokens, every layer and the last norm."""
@@ -140,12 +134,18 @@ class Transformer(Backbone):
             Block("post", self.post, self.view),
         ]
 
+    def trainable(self, start: int = 0) -> list[nn.Module]:
+        """Adapters from block ``start`` on, if there are any; else blocks."""
+        blocks = super().trainable(start)
+        adapters = [block.adapter for block in blocks if isinstance(block, TransformerLayer)]
+        return [adapter for adapter in adapters if adapter is not None] if self.adapted else blocks
+
     def watched(self, start: int = 0) -> list[tuple[Point, View]]:
         """The inputs of blocks, and of the attention and the MLP of every layer."""
         inside = [
-            (Point(f"layers.{number}.layer.{part}", "input"), self.view)
+            (Point(f"layers.{number}.{part}", "input"), self.view)
             for number in range(max(start - 2, 0), len(self.layers))
-            for part in (self.kind.attention, "mlp")
+            for part in ("attention", "mlp")
         ]
         return [*self.block_inputs(start), *inside]
 
@@ -181,19 +181,6 @@ class _Tokens(nn.Module):
         return torch.cat([own, interpolate(grid, (height, width), mode="bicubic").flatten(2).mT], 1)
 
 
-class _Layer(nn.Module):
-    """A layer of `transformers` without a mask: (N, L, D) -> (N, L, D)."""
-
-    def __init__(self, layer: nn.Module) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Run the step."""
-        result: Tensor = self.layer(x, None)
-        return result
-
-
 class _Last(nn.Module):
     """The last norm of the CLS token, and CLIP's projection: (N, L, D) -> (N, F)."""
 
@@ -227,8 +214,23 @@ def _settings(text: str) -> dict[str, Any]:
         raise ValueError(f"the config of a transformer must name a model_type: {', '.join(KINDS)}")
     if unknown := settings.keys() - {"model_type", *_SETTINGS}:
         raise ValueError(f"the config of a transformer has no {min(unknown)[:60]!r}")
-    for key in (one for one in _NUMBERS if one in settings):
+    kind = KINDS[settings["model_type"]]
+    found: dict[str, Any] = {
+        **_BASE,
+        "patch_size": kind.patch,
+        "hidden_act": kind.activation,
+        "layer_norm_eps": kind.eps,
+    }
+    found |= settings
+    if "intermediate_size" not in found:
+        found["intermediate_size"] = found["hidden_size"] * found.get("mlp_ratio", 4)
+    for key in (one for one in _NUMBERS if one in found):
         most = _MOST_LAYERS if key == "num_hidden_layers" else _LARGEST
-        if type(settings[key]) is not int or not 1 <= settings[key] <= most:
-            raise ValueError(f"{key} of a transformer must be a number from 1 to {most}, got {str(settings[key])[:60]}")
-    return dict(settings)
+        if type(found[key]) is not int or not 1 <= found[key] <= most:
+            raise ValueError(f"{key} of a transformer must be a number from 1 to {most}, got {str(found[key])[:60]}")
+    for key, kinds in _OTHERS.items():
+        if not isinstance(found[key], kinds):
+            raise ValueError(f"{key} of a transformer is no {kinds.__name__}: {str(found[key])[:60]}")
+    if found["image_size"] < found["patch_size"]:
+        raise ValueError(f"a transformer's patches of {found['patch_size']} pixels do not fit into its images")
+    return found
