@@ -1,13 +1,16 @@
 """What README.md, docs/ and examples/ promise: Python blocks and examples run, commands and files exist."""
 
+import csv
 import re
 import runpy
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from benchmarks.digits_chart import curves
 from remix.data import registry as data_registry
 from remix.methods import registry as method_registry
 from remix.networks import registry as network_registry
@@ -62,6 +65,23 @@ def test_linked_files_exist(page):
     assert not missing
 
 
-def test_the_readme_opens_with_the_two_commands():
-    first_screen = TEXT["README.md"].splitlines()[:25]
-    assert {"make demo", "make test"} <= {line.split("#")[0].strip() for line in first_screen}
+def test_the_first_screen_has_what_a_newcomer_looks_for():
+    lines = TEXT["README.md"].splitlines()
+    assert lines[0] == "# REMIX: data-free class-incremental learning in PyTorch"
+    assert {"make demo", "make test", "import remix"} <= {line.split("#")[0].strip() for line in lines[:40]}
+    assert "![" in "".join(lines[:15])
+
+
+def test_the_table_of_the_readme_is_that_of_the_chart():
+    with (ROOT / "docs" / "images" / "digits_tasks.csv").open(newline="") as file:
+        found = curves(list(csv.DictReader(file)))
+    names = {"finetune": "fine-tuning", "remix": "REMIX (synthetic images)", "joint": "joint training"}
+    for method, name in names.items():
+        last = found[method][:, -1]
+        assert re.search(rf"\| {re.escape(name)}.* \| {last.mean():.1f} ± {last.std(ddof=1):.1f} \|", TEXT["README.md"])
+
+
+def test_remix_beside_the_readme_says_what_to_type_where_nothing_is_set_up(tmp_path):
+    shutil.copy(ROOT / "remix", tmp_path)
+    said = subprocess.run([tmp_path / "remix"], capture_output=True, text=True)
+    assert (said.returncode, "setup" in said.stderr) == (2, True)
