@@ -237,3 +237,37 @@ def test_without_training_the_pass_over_the_images_is_all_the_progress(stages, s
     monitor.batch(0, 1, 2)
     monitor.batch(0, 2, 2)
     assert shown == shares
+
+
+def test_joint_training_stands_beside_the_step(place, capsys, tmp_path):
+    words = [place / "model.remix", place / "more", "--out", tmp_path / "m.remix", *QUICK]
+    learn(*words, "--joint", place / "first", "--check", place / "first")
+    shown = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"before ┃ now ┃ joint", shown)
+    assert re.search(r"2 new │ held-out images │ │ [\d.]+ │ [\d.]+ │", shown)
+    assert re.search(r"3 old │ --check images │ [\d.]+ │ [\d.]+ │ [\d.]+ │", shown)
+    assert "trained on old and new images together" in shown
+    assert remix.load(tmp_path / "m.remix").history[-1].method == "remix"
+    assert "--joint is for a model" in refused(
+        capsys, place / "first", "--joint", place / "first", "--out", tmp_path / "n.remix", *FIRST
+    )
+
+
+def test_names_that_are_nearly_known_are_asked_about(place, capsys, tmp_path, monkeypatch):
+    photos = folder(tmp_path / "photos", [5, 6])
+    (photos / "digit 5").rename(photos / "Digit 1")
+    words = [place / "model.remix", photos, "--out", tmp_path / "m.remix", *QUICK]
+    assert "'digit 1' and 'Digit 1' differ only in case or spaces" in refused(capsys, *words)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    for answer, status in (("", 2), ("y", None)):
+        monkeypatch.setattr("builtins.input", lambda question, answer=answer: answer)
+        if status:
+            refused(capsys, *words)
+        else:
+            learn(*words)
+    assert "Digit 1" in remix.load(tmp_path / "m.remix").classes
+
+
+def test_a_warning_comes_before_the_work_and_is_kept(place, capsys):
+    main(["inspect", str(place / "model.remix")])
+    assert "step 1: the network begins untrained, with 8 images per class" in capsys.readouterr().out

@@ -84,7 +84,9 @@ def _history(found: Inspection) -> str:
     for number, step in enumerate(found.model.history, 1):
         told = ", ".join(f"{what} {value:.1f}%" for what, value in step.accuracies.items())
         rows.append([f"{number}", _day(step.date), step.method, f"{len(step.classes)}", f"{sum(step.images)}", told])
-    return as_table(("step", "date", "method", "classes", "images", "accuracy then"), rows, right=(0, 3, 4))
+    table = as_table(("step", "date", "method", "classes", "images", "accuracy then"), rows, right=(0, 3, 4))
+    notes = [f"step {n}: {printable(text)}" for n, step in enumerate(found.model.history, 1) for text in step.notes]
+    return "\n".join([table, *notes])
 
 
 def _kinds(found: Inspection) -> str:

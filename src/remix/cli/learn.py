@@ -10,17 +10,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from remix.cli.parser import read_numbers, read_options
+from remix.support.text import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from remix.data import Skipped
+    from remix.data import ImageDataset, Skipped
+    from remix.data.intake import Intake
     from remix.deploy.evaluation import Evaluation
     from remix.deploy.learner import Learner
+    from remix.deploy.recipe import LearnSettings
     from remix.learning import LearnStep, Model
 
 __all__ = ["learn"]
+
+_JOINT = (
+    "joint: the model's network with a new head, trained on old and new images together; what this step could reach "
+    "if the old images were still used"
+)
 
 
 def learn(
@@ -32,6 +40,8 @@ def learn(
     weights: str | None = None,
     extend: bool = False,
     check: str | None = None,
+    joint: str | None = None,
+    similar_names: bool = False,
     name: str | None = None,
     method: str | None = None,
     head: str | None = None,
@@ -74,6 +84,9 @@ def learn(
         weights: Safetensors file with weights to begin with, such as of a network trained on ImageNet.
         extend: Add images to classes that the model knows already; without it a known class is an error.
         check: Folder of labelled images to test on, before and after; nothing is learned from it.
+        joint: Folder of images of all classes that the model knows, if you still have them: a copy of its network is
+            trained on old and new images together, for comparison, and not kept. Takes as long again, or longer.
+        similar_names: Take names of classes that differ only in case or spaces for different classes.
         name: Name of this step, which remix inspect shows.
         method: How old classes are kept: remix (the default), pmi, lwf or finetune; or an exact head on a network that
             stays as it is, within seconds: ncm, lda, fecam or ranpac. A model goes on with its own.
@@ -132,6 +145,7 @@ def learn(
         "prior": prior,
         "covariance": covariance,
         "minimum": minimum,
+        "similar_names": similar_names or None,
         "seed": seed,
         "flip": False if no_flip else None,
         "device": device,
@@ -142,14 +156,27 @@ def learn(
     known = learner.classes
     data = learner.intake(source if images is None else images)
     counts = data.train.counts()
-    say(console, f"{len(data.classes)} classes, {len(data.train)} images to learn from, {len(data.held)} held out")
+    found = f"{counted(len(data.classes), 'class')}, {counted(len(data.train), 'image')} to learn from"
+    say(console, f"{found}, {len(data.held):,} held out")
+    warned = learner.warnings(data)
+    for warning in warned:
+        say(console, f"warning: {warning}", "yellow")
+    if sys.stdin.isatty() and not similar_names:
+        learner.settings = _asked(learner, data.classes)
+    old = None if joint is None else _old_images(learner, joint)
     few = [name for name, count in counts.items() if count < 5]
-    if few:
+    if few and not warned:
         say(console, f"note: {few[0]} has only {counts[few[0]]} to learn from; 30 or more per class work well")
     checked = () if check is None else scan(Path(check)).classes
     before = evaluate_folder(learner.model, check) if check and {*known} & {*checked} else None
     try:
         with Display(console) as display:
+            together = None
+            if old is not None:
+                display.say("joint training, for comparison:")
+                learner.monitor = LearningMonitor(display, False)
+                together = learner.joint(old, data)
+                display.say("the step itself:")
             learner.monitor = LearningMonitor(display, bool(known) and learner.dreams)
             step = learner.learn_intake(data, learner.settings, extend=extend, name=name or "")
     except (TrainingStoppedError, InversionStoppedError) as error:
@@ -165,11 +192,17 @@ def learn(
     if check and after is None:
         say(console, f"note: {check} has none of the model's classes, so nothing was tested on it")
     for note in learner.notes:
-        say(console, f"note: {note}")
-    console.print(_table(learner.model, step, len(known), before, after))
+        if note not in warned:
+            say(console, f"note: {note}")
+    bound = None if together is None else _Bound(together, data.held, check if after is not None else None)
+    console.print(_table(learner.model, step, len(known), before, after, bound))
+    if bound is not None:
+        say(console, _JOINT)
+        if after is None:
+            say(console, "note: how well the old classes are kept is tested with --check")
     _say_skipped(console, data.skipped + (after.skipped if after is not None else ()))
     megabytes = target.stat().st_size / 2**20
-    say(console, f"{target}: {len(learner.classes)} classes, {megabytes:.1f} MB, no image in it")
+    say(console, f"{target}: {counted(len(learner.classes), 'class')}, {megabytes:.1f} MB, no image in it")
     say(console, f"{duration(time.monotonic() - began)}, peak memory {RunClock().peak >> 20:,} MiB")
 
 
@@ -217,11 +250,50 @@ def _opened(source: str, network: dict[str, str | None], method: str | None, set
     return learner
 
 
-def _table(model: Model, step: LearnStep, old: int, before: Evaluation | None, after: Evaluation | None) -> Table:
+def _asked(learner: Learner, classes: tuple[str, ...]) -> LearnSettings:
+    """The settings, after a question where names of classes differ only in case or spaces."""
+    from dataclasses import replace
+
+    from remix.data import DataError
+    from remix.deploy.advice import check_similar_names
+
+    try:
+        check_similar_names(learner.classes, [name for name in classes if name not in learner.classes])
+    except DataError as error:
+        if input(f"{error}\nAre they two classes? [y/N] ").strip().lower() not in ("y", "yes"):
+            raise
+        return replace(learner.settings, similar_names=True)
+    return learner.settings
+
+
+def _old_images(learner: Learner, folder: str) -> Intake:
+    """Images for joint training. Raises ValueError where there is nothing to compare with."""
+    from remix.deploy.joint import check_old_images
+
+    if not learner.classes:
+        raise ValueError("--joint is for a model that learns more classes: the first step has all images anyway")
+    old = learner.intake(folder)
+    check_old_images(learner.model, old)
+    return old
+
+
+class _Bound:
+    """Accuracies of joint training, in percent, on the same images."""
+
+    def __init__(self, learner: Learner, held: ImageDataset, check: str | None) -> None:
+        from remix.deploy.evaluation import evaluate_folder
+
+        self.held = learner.evaluate(held).micro if len(held) else None
+        self.check = None if check is None else evaluate_folder(learner.model, check)
+
+
+def _table(
+    model: Model, step: LearnStep, old: int, before: Evaluation | None, after: Evaluation | None, bound: _Bound | None
+) -> Table:
     from rich.table import Table
 
     table = Table("classes", "tested on", title="accuracy in percent", title_justify="left")
-    for column in ("before", "now"):
+    for column in ("before", "now", *([] if bound is None else ["joint"])):
         table.add_column(column, justify="right")
     found, new = step.accuracies, len(model.classes) - old
     for what, value in found.items():
@@ -233,14 +305,20 @@ def _table(model: Model, step: LearnStep, old: int, before: Evaluation | None, a
             if not step.extended
             else f"{len(step.classes)} in the folder"
         )
-        table.add_row(of, tested, "", f"{value:.1f}")
+        together = bound.held if bound is not None and tested == "held-out images" else None
+        table.add_row(of, tested, "", f"{value:.1f}", *([] if bound is None else [_percent(together)]))
     if after is not None:
         for what, labels in ((f"{old} old", range(old)), (f"{new} new", range(old, old + new))):
             now = _accuracy(after, labels)
             if now is not None:
                 was = _accuracy(before, labels) if before is not None and labels.start == 0 else None
-                table.add_row(what, "--check images", "" if was is None else f"{was:.1f}", f"{now:.1f}")
+                joint = [] if bound is None or bound.check is None else [_percent(_accuracy(bound.check, labels))]
+                table.add_row(what, "--check images", _percent(was), f"{now:.1f}", *joint)
     return table
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"
 
 
 def _accuracy(found: Evaluation, labels: range) -> float | None:

@@ -86,13 +86,8 @@ def adopted_model(
     std: Sequence[float] | None,
     settings: LearnSettings,
     monitor: Monitor | None = None,
-) -> tuple[Model, tuple[str, ...]]:
-    """A model of a trained network, with statistics. Arguments and errors as in `remix.Learner.adopt`.
-
-    Returns:
-        the model, and notes for the person.
-
-    """
+) -> Model:
+    """A model of a trained network, with statistics. Arguments and errors as in `remix.Learner.adopt`."""
     network = copy.deepcopy(network).cpu().eval()
     if isinstance(network, Classifier):
         backbone, top = network.backbone, network.head
@@ -129,8 +124,7 @@ def adopted_model(
                 f"the data have no image of {', '.join(missing[:5])}: some of every class are needed, or data=None"
             )
         measured, held = (renamed(part, classes) for part in (whole.train, whole.held))
-    model = _measured(model, measured, held, laplace=data is not None, settings=settings, monitor=monitor)
-    return model, tuple(notes)
+    return _measured(model, measured, held, notes, laplace=data is not None, settings=settings, monitor=monitor)
 
 
 def find_head(network: nn.Module, backbone: Backbone, path: str | None) -> Head:
@@ -185,6 +179,7 @@ def _measured(
     model: Model,
     data: ImageDataset,
     held: ImageDataset | None,
+    notes: Sequence[str],
     *,
     laplace: bool,
     settings: LearnSettings,
@@ -206,7 +201,8 @@ def _measured(
     if held is not None and len(held):
         right, count = engine.evaluate(held)
         accuracies["held-out images"] = 100 * right / count
-    step = LearnStep(model.classes, tuple(counts.values()) if laplace else (0,) * len(counts), "adopt", accuracies)
+    images = tuple(counts.values()) if laplace else (0,) * len(counts)
+    step = LearnStep(model.classes, images, "adopt", accuracies, notes=tuple(notes))
     return Model(
         model.classifier, model.backbone, model.options, model.classes, model.preprocessing, engine.memory,
         {"adopted": model.backbone}, (step,), frozen,

@@ -12,8 +12,10 @@ from torch import nn
 from remix.data import ImageDataset, Preprocessing, Skipped
 from remix.data.intake import Intake, take_in
 from remix.deploy.adoption import adopted_model
+from remix.deploy.advice import untrained
 from remix.deploy.dream_options import DreamOptions
 from remix.deploy.dream_plan import make_plan
+from remix.deploy.joint import check_old_images, train_jointly
 from remix.deploy.recipe import LearnSettings, step_methods
 from remix.deploy.step import exact_step, learn_step, opened
 from remix.learning import LearnStep, Model, Monitor, Team, load_model, save_model
@@ -50,7 +52,7 @@ class Learner:
         device: where to learn: auto, cpu, cuda or mps. The model itself comes back to the processor.
         monitor: told of everything that happens.
         settings: any of `LearnSettings`: freeze, epochs, lr, samples, size, batch, versions, flip, holdout, patience,
-            covariance, minimum, seed.
+            covariance, minimum, similar_names, seed.
 
     Raises:
         ValueError: for names, options or settings that do not exist or do not fit.
@@ -150,20 +152,16 @@ class Learner:
 
         """
         chosen = _settings(LearnSettings(), settings)
-        adopted, notes = adopted_model(
+        adopted = adopted_model(
             model, data, tuple(classes), blocks=blocks, input_shape=input_shape, head=head, name=backbone,
             options=options or {}, mean=mean, std=std, settings=chosen, monitor=monitor,
         )  # fmt: skip
         learner = cls.of(adopted, device=device, monitor=monitor, **settings)
         # What is frozen was settled now.
         learner.settings = replace(chosen, freeze=None, size=None)
-        learner.notes = notes
         return learner
 
     # --- what there is ---
-
-    notes: tuple[str, ...] = ()
-    """What a person should know about the last step."""
 
     skipped: tuple[Skipped, ...] = ()
     """Files of the last step's folder that were left out, with reasons."""
@@ -184,6 +182,11 @@ class Learner:
     def history(self) -> tuple[LearnStep, ...]:
         """The steps so far, oldest first."""
         return self._model.history if self._model else ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know about the last step; ``history`` has those of the others."""
+        return self.history[-1].notes if self.history else ()
 
     @property
     def preprocessing(self) -> Preprocessing:
@@ -238,15 +241,34 @@ class Learner:
 
     def learn_intake(self, data: Intake, settings: LearnSettings, *, extend: bool = False, name: str = "") -> LearnStep:
         """The step itself, on data that were read."""
-        if self._team is None:
-            self._team = _team(self.device)
-        model, notes = learn_step(
+        self._team = self._team or _team(self.device)
+        model = learn_step(
             self._network, self._model, data, self.method, settings, extend=extend, name=name, head=self.head,
             team=self._team, monitor=self.monitor,
         )  # fmt: skip
         self._model, self._network = model, opened(model)
-        self.notes, self.skipped = notes, data.skipped
+        self.skipped = data.skipped
         return model.history[-1]
+
+    def warnings(self, data: Intake) -> list[str]:
+        """What a person should know before these data are learned; it will be among the ``notes`` too."""
+        return [] if self.history else untrained(self._network, data)
+
+    def joint(self, old: Intake, new: Intake) -> Learner:
+        """Train a copy of the network on old and new images together, the upper bound of a step that is to come.
+
+        Args:
+            old: images of all classes that this learner knows.
+            new: those of the step.
+
+        Raises:
+            DataError: if there are old classes without images, or images of others.
+
+        """
+        check_old_images(self.model, old)
+        self._team = self._team or _team(self.device)
+        model = train_jointly(self.model, old, new, self.settings, self._team, self.monitor)
+        return Learner.of(model, device=self.device)
 
     # --- use ---
 

@@ -38,6 +38,7 @@ class LearnSettings:
         prior: kind of covariance that dreams are held to, such as laplace or dense; laplace by default.
         covariance: of the features, that the method lda keeps: auto, dense, laplace or diagonal.
         minimum: fewest images of a class that an exact head takes; 1 by default.
+        similar_names: whether names of classes may differ in case or spaces only.
         seed: of everything random.
 
     Raises:
@@ -58,6 +59,7 @@ class LearnSettings:
     prior: str | None = None
     covariance: str | None = None
     minimum: int | None = None
+    similar_names: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:

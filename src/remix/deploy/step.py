@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from remix.data import DataError, ImageDataset, Preprocessing, Task
 from remix.data.intake import Intake
+from remix.deploy.advice import check_similar_names, near_chance, untrained
 from remix.deploy.recipe import LearnSettings, Recipe, frozen_blocks, make_recipe
 from remix.learning import (
     BestEpoch,
@@ -32,6 +33,7 @@ __all__ = ["exact_step", "learn_step", "new_engine", "opened", "renamed"]
 
 _TESTED_DREAMS = 0.2  # of the pseudo-samples are not trained on but tested on
 _ENOUGH_DREAMS = 20
+_HELD = "held-out images"
 
 
 def opened(model: Model) -> OpenedNetwork:
@@ -54,7 +56,7 @@ def learn_step(
     head: str = "linear",
     team: Team | None = None,
     monitor: Monitor | None = None,
-) -> tuple[Model, tuple[str, ...]]:
+) -> Model:
     """Learn the classes of the data.
 
     Args:
@@ -70,10 +72,10 @@ def learn_step(
         monitor: told of everything that happens.
 
     Returns:
-        the new model, whose history ends with this step, and notes for the person.
+        the new model, whose history ends with this step.
 
     Raises:
-        DataError: for a class that is known already, or a single class to begin with.
+        DataError: for a class that is known already, or called nearly as one is, or a single class to begin with.
         ValueError: for settings that do not fit, or a model without the statistics that the method needs.
 
     """
@@ -84,6 +86,8 @@ def learn_step(
     new = tuple(one for one in data.classes if one not in before)
     names = (*before, *new)
     check_class_names(names)
+    if not settings.similar_names:
+        check_similar_names(before, new)
     if model is not None and (settings.freeze is not None or settings.size is not None):
         raise ValueError("freeze and size are chosen in the first step; this model keeps what it has")
     frozen = _frozen(network, model, method, settings, len(data.train))
@@ -110,7 +114,7 @@ def learn_step(
     memory = model.memory if model else None
     engine = new_engine(Classifier(backbone, top), preprocessing, recipe, frozen, memory, settings.seed, team, monitor)
     train, held = (renamed(part, names) for part in (data.train, data.held))
-    watch, notes = _Watch(engine, held), list[str]()
+    watch, notes = _Watch(engine, held), untrained(network, data) if model is None else []
     if len(held):
         engine.best = BestEpoch(watch.judge, recipe.patience)
     elif not exact_step(network, model, method):
@@ -120,13 +124,16 @@ def learn_step(
     counts = train.counts()
     images = tuple(counts[one] for one in data.classes)
     accuracies = watch.accuracies(len(before))
-    step = LearnStep(data.classes, images, method, accuracies, extended=extended, name=name)
+    for what, accuracy in accuracies.items():
+        tested = held if what.endswith(_HELD) else train
+        notes += near_chance(accuracy, len(tested), len(data.classes))
+    told = (*notes, *engine.notes)
+    step = LearnStep(data.classes, images, method, accuracies, extended=extended, name=name, notes=told)
     frozen = len(backbone.blocks()) if recipe.method.exact else frozen
-    learned = Model(
+    return Model(
         engine.student.cpu().requires_grad_(True).eval(), network.name, dict(network.options), names, preprocessing,
         engine.memory.to("cpu"), network.provenance, (*(model.history if model else ()), step), frozen,
     )  # fmt: skip
-    return learned, (*notes, *engine.notes)
 
 
 def exact_step(network: OpenedNetwork, model: Model | None, method: str) -> bool:
@@ -199,7 +206,7 @@ class _Watch:
         found = dict(self.engine.estimates)
         if len(self.held):
             right, count = self.engine.evaluate(self.held)
-            found["held-out images"] = 100 * right / count
+            found[_HELD] = 100 * right / count
         return {f"new classes, {what}" if old_classes else what: value for what, value in found.items()}
 
 

@@ -19,6 +19,7 @@ LONGEST_NAME = 200
 """Characters, of a class or a step."""
 _MOST_STEPS = 1000
 _MOST_ACCURACIES = 100
+_MOST_NOTES, _LONGEST_NOTE = 50, 1000
 
 
 # Earlier versions kept these: 100 before and after, whatever became of the old classes. They are not read.
@@ -48,6 +49,7 @@ class LearnStep:
         name: that the person gave to the step.
         date: when it ended, ISO 8601 with a time zone; now by default.
         remix: version of the package; this one by default.
+        notes: what a person should know about it.
 
     Raises:
         ValueError: for what is not such a description, or too long for one.
@@ -62,6 +64,7 @@ class LearnStep:
     name: str = ""
     date: str = field(default_factory=_now)
     remix: str = __version__
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_class_names(self.classes)
@@ -78,6 +81,10 @@ class LearnStep:
             _check_text("accuracies", what)
             if type(value) not in (int, float) or not (math.isfinite(value) and 0 <= value <= 100):
                 raise ValueError(f"the accuracy {what!r} must be within 0..100 percent, got {str(value)[:60]}")
+        if len(self.notes) > _MOST_NOTES:
+            raise ValueError(f"a step holds at most {_MOST_NOTES} notes, got {len(self.notes)}")
+        for note in self.notes:
+            _check_text("a note", note, _LONGEST_NOTE)
         _check_date(self.date)
 
     def to_dict(self) -> dict[str, Any]:
@@ -91,14 +98,17 @@ class LearnStep:
             "name": self.name,
             "date": self.date,
             "remix": self.remix,
+            "notes": list(self.notes),
         }
 
     @classmethod
     def from_dict(cls, values: Any) -> LearnStep:
         """The inverse of `to_dict`. Raises ValueError if it is none."""
+        if isinstance(values, dict):
+            values = {"notes": [], **values}  # earlier versions kept none
         if not isinstance(values, dict) or set(values) != set(cls.__dataclass_fields__):
             raise ValueError(f"a step of its history is described as {str(values)[:60]}")
-        lists = {key: values[key] for key in ("classes", "images", "extended")}
+        lists = {key: values[key] for key in ("classes", "images", "extended", "notes")}
         if not all(isinstance(value, list) for value in lists.values()) or not isinstance(values["accuracies"], dict):
             raise ValueError(f"a step of its history is described as {str(values)[:60]}")
         kept = {what: value for what, value in values["accuracies"].items() if what not in _SAY_NOTHING}
@@ -131,8 +141,8 @@ def check_step_name(name: str) -> None:
     _check_text("name", name)
 
 
-def _check_text(what: str, text: object) -> None:
-    if not isinstance(text, str) or len(text) > LONGEST_NAME or _unsafe(text):
+def _check_text(what: str, text: object, longest: int = LONGEST_NAME) -> None:
+    if not isinstance(text, str) or len(text) > longest or _unsafe(text):
         raise ValueError(f"{what} of a step must be a short text without control characters, got {str(text)[:60]!r}")
 
 

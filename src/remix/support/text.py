@@ -10,7 +10,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-__all__ = ["as_csv", "as_latex", "as_markdown", "as_table", "csv_cell", "did_you_mean", "printable", "shown"]
+__all__ = [
+    "as_csv", "as_latex", "as_markdown", "as_table", "counted", "csv_cell", "did_you_mean", "printable", "shown",
+]  # fmt: skip
 
 _LONGEST = 80  # letters of a value in a message
 
@@ -30,6 +32,12 @@ def shown(value: object) -> str:
     """A value as a message names it: as Python writes it, and cut where nobody would read on."""
     text = repr(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+def counted(number: int, one: str, several: str = "") -> str:
+    """A number of things: "1 class", "1,200 classes"; ``several`` where that is not the usual plural."""
+    plural = several or (f"{one}es" if one.endswith(("s", "ss", "x", "ch")) else f"{one}s")
+    return f"{number:,} {one if number == 1 else plural}"
 
 
 def csv_cell(value: object) -> str:
