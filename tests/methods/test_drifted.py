@@ -49,7 +49,7 @@ def test_gaussians_follow_features_that_are_turned_and_shifted(in_second_task):
 
 def test_the_head_alone_is_balanced_on_every_class_alike(in_second_task):
     engine = in_second_task
-    work = balance_head_on_gaussians(engine)
+    work = balance_head_on_gaussians(engine, drifted_gaussians(engine))
     assert work.modules == [engine.student.head]
     seen = []
     head = engine.student.head.forward

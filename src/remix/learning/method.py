@@ -13,11 +13,12 @@ from remix.support.settings import overlay
 from remix.support.text import did_you_mean
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from typing_extensions import Self
 
     from remix.data import ImageDataset
     from remix.learning.engine import Engine
-    from remix.networks import Backbone
+    from remix.networks import Backbone, Head
 
 __all__ = ["Method", "Step"]
 
@@ -47,6 +48,9 @@ class Method(ABC):
 
     exact: ClassVar[bool] = False
     """Whether the head is solved from sums, and the network stays as it is once it has been trained."""
+
+    solves: ClassVar[bool] = False
+    """Whether the head is solved from statistics of classes after every task, whatever is trained."""
 
     by_steps: ClassVar[bool] = True
     """Whether it can go on from a model file, which keeps no more than network and memory."""
@@ -133,3 +137,10 @@ class Method(ABC):
 
     def remember(self, engine: Engine, data: ImageDataset) -> None:  # noqa: B027 (nothing is an answer)
         """Measure what ``engine.memory`` is to keep of this task."""
+
+    def refitted(self, engine: Engine, features: Tensor, labels: Tensor) -> Head | None:
+        """The head that it would have if it knew real features (N, D) of all classes; None for a linear classifier.
+
+        For experiments alone: what is left to such a head was lost by the network, the rest by the statistics.
+        """
+        return None

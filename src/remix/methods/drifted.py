@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from remix.data import ImageDataset
 from remix.learning.engine import Engine
 from remix.learning.items import TensorReplay
 from remix.learning.stage import Batch, Work
 from remix.networks.probe import evaluating
-from remix.statistics import ClassGaussians, ClassMeter, fit_drift, run_meters
+from remix.statistics.class_gaussians import as_correlation
+from remix.statistics import ClassGaussians, ClassMeter, class_gaussians, fit_drift, run_meters
 
-__all__ = ["balance_head_on_gaussians", "drifted_gaussians", "shifted_gaussians"]
+__all__ = [
+    "balance_head_on_gaussians", "drawn_through", "drifted_gaussians", "paired_features", "shifted_gaussians",
+    "shrunk", "tied",
+]  # fmt: skip
 
 _MOST_SCALED = 2.0  # that the spread of a feature may grow or shrink in a step: a few dreams may tell more by chance
 
@@ -27,25 +35,51 @@ def drifted_gaussians(engine: Engine) -> ClassGaussians:
         engine: in a later task, its backbone trained.
 
     """
-    assert engine.teacher is not None
     assert engine.present is not None
     assert engine.memory.gaussians is not None
-    before, after = [], []
-    networks = engine.teacher, engine.student
-    with torch.no_grad(), evaluating(networks[0]), evaluating(networks[1]), engine.team.precision():
-        for items, _ in engine.images(engine.present):
-            before.append(networks[0].backbone.pooled(*items).float())
-            after.append(networks[1].backbone.pooled(*items).float())
-    return engine.memory.gaussians.moved(fit_drift(torch.cat(before), torch.cat(after)))
+    before, after, _ = paired_features(engine, engine.present)
+    return engine.memory.gaussians.moved(fit_drift(before, after))
 
 
-def balance_head_on_gaussians(engine: Engine) -> Work:
-    """The head alone, on new images and as many features of every old class, drawn from its drifted Gaussian.
+def paired_features(engine: Engine, data: ImageDataset, views: int = 1) -> tuple[Tensor, Tensor, Tensor]:
+    """Features (views N, D) of images by the network before this task, and as it is, and their labels.
+
+    Args:
+        engine: its backbone trained. In the first task there is no network before: the features are those of now.
+        data: the images.
+        views: the images as they are, and so many less one times cropped and mirrored at random.
+
+    """
+    student, teacher = engine.student, engine.teacher or engine.student
+    found: tuple[list[Tensor], list[Tensor], list[Tensor]] = [], [], []
+    with torch.no_grad(), evaluating(teacher), evaluating(student), engine.team.precision():
+        for view in range(views):
+            for items, labels in engine.images(data, engine.generator if view else None):
+                after = student.backbone.pooled(*items).float()
+                found[0].append(after if engine.teacher is None else teacher.backbone.pooled(*items).float())
+                found[1].append(after)
+                found[2].append(labels)
+    return torch.cat(found[0]), torch.cat(found[1]), torch.cat(found[2])
+
+
+def drawn_through(
+    gaussians: ClassGaussians, drift: Callable[[Tensor], Tensor], draws: int, generator: torch.Generator
+) -> ClassGaussians:
+    """The Gaussians of so many draws of every class, moved by any map: mean and covariance of what comes out."""
+    labels = torch.tensor(gaussians.labels).repeat_interleave(draws)
+    with torch.no_grad():
+        moved = drift(gaussians.sample(labels, generator))
+    found = class_gaussians(moved, labels, gaussians.correlation is not None)
+    return replace(found, counts=gaussians.counts)
+
+
+def balance_head_on_gaussians(engine: Engine, gaussians: ClassGaussians) -> Work:
+    """The head alone, on new images and as many features of every old class, drawn from its Gaussian.
 
     A head that is balanced on pseudo-samples may also learn to tell pseudo-samples from photographs, which is of no use
     later.
     """
-    head, gaussians = engine.student.head, drifted_gaussians(engine)
+    head = engine.student.head
 
     def losses(batch: Batch) -> dict[str, Tensor]:
         real = engine.pooled(batch.real)
@@ -82,3 +116,24 @@ def shifted_gaussians(engine: Engine, dreamed: ClassGaussians) -> ClassGaussians
     std = before.std[rows] * scale.clamp(1 / _MOST_SCALED, _MOST_SCALED).to(before.std)
     mean = before.mean[rows] + (dreamed.mean - then.mean).to(before.mean)
     return ClassGaussians(then.labels, tuple(before.counts[int(row)] for row in rows), mean, std)
+
+
+def shrunk(gaussians: ClassGaussians) -> ClassGaussians:
+    """With the correlations of a class of n images, no more than its D features, multiplied by n / (n + D)."""
+    if gaussians.correlation is None:
+        return gaussians
+    counts = torch.tensor(gaussians.counts).to(gaussians.mean)[:, None, None]
+    share = torch.where(counts > gaussians.dim, 1.0, counts / (counts + gaussians.dim))
+    correlation = gaussians.correlation * share
+    correlation.diagonal(dim1=1, dim2=2).fill_(1)
+    return replace(gaussians, correlation=correlation)
+
+
+def tied(gaussians: ClassGaussians) -> ClassGaussians:
+    """With one covariance for all classes: their mean."""
+    assert gaussians.correlation is not None
+    std = gaussians.std.double()
+    mean = (std[:, :, None] * gaussians.correlation.double() * std[:, None, :]).mean(0)
+    count, deviation = len(gaussians), mean.diagonal().clamp_min(0).sqrt().to(gaussians.std)
+    correlation = as_correlation(mean).to(gaussians.correlation)
+    return replace(gaussians, std=deviation.repeat(count, 1), correlation=correlation.repeat(count, 1, 1))

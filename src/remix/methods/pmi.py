@@ -202,7 +202,7 @@ class Pmi(Method):
 
     def _balance(self, engine: Engine) -> Work:
         if self.follow == "drift":
-            return balance_head_on_gaussians(engine)
+            return balance_head_on_gaussians(engine, drifted_gaussians(engine))
         scales = self.scales.for_task(engine.new_classes, engine.old_classes)
         hard = scales.hard if self.balance_distils else 0.0
         if self.balance_weights == "task":

@@ -24,6 +24,7 @@ class FeatureMap(nn.Module):
         rooted: take square roots (of the absolute value, with its sign), then make those of each block a unit vector.
             Averages of what ReLUs let through have long tails and lengths that say little; roots shorten the tails, and
             no block outweighs another.
+        unit: make all of them together a unit vector, as they are.
         projection: random weights (M, sum of sizes): the features are then what a ReLU leaves of M projections.
 
     Raises:
@@ -32,14 +33,19 @@ class FeatureMap(nn.Module):
     """
 
     def __init__(
-        self, blocks: Sequence[int], sizes: Sequence[int], rooted: bool = False, projection: Tensor | None = None
+        self,
+        blocks: Sequence[int],
+        sizes: Sequence[int],
+        rooted: bool = False,
+        projection: Tensor | None = None,
+        unit: bool = False,
     ) -> None:
         super().__init__()
         ascending = list(blocks) == sorted(set(blocks)) and len(blocks) == len(sizes) > 0
         whole = all(type(number) is int and 0 <= number < _MOST for number in (*blocks, *sizes))
-        if not ascending or not whole or min(sizes) < 1 or type(rooted) is not bool:
+        if not ascending or not whole or min(sizes) < 1 or type(rooted) is not bool or type(unit) is not bool:
             raise ValueError(f"no map of features: blocks {str(blocks)[:60]} of {str(sizes)[:60]} features")
-        self.blocks, self.sizes, self.rooted = tuple(blocks), tuple(sizes), rooted
+        self.blocks, self.sizes, self.rooted, self.unit = tuple(blocks), tuple(sizes), rooted, unit
         if projection is not None and (projection.dim() != 2 or projection.shape[1] != sum(sizes)):
             raise ValueError(f"a projection of {sum(sizes)} features has as many columns, not {projection.shape[1:]}")
         self.projection: Tensor | None
@@ -53,16 +59,17 @@ class FeatureMap(nn.Module):
     def describe(self) -> dict[str, Any]:
         """As plain JSON; the projection is a tensor."""
         width = 0 if self.projection is None else len(self.projection)
-        return {"blocks": list(self.blocks), "sizes": list(self.sizes), "rooted": self.rooted, "projection": width}
+        unit = {"unit": True} if self.unit else {}
+        return {"blocks": list(self.blocks), "sizes": list(self.sizes), "rooted": self.rooted, "projection": width} | unit
 
     @classmethod
     def from_description(cls, described: Mapping[str, Any]) -> FeatureMap:
         """The inverse of `describe`, with a projection of zeros. Raises ValueError, KeyError."""
         width, sizes = described["projection"], described["sizes"]
-        bare = cls(described["blocks"], sizes, described["rooted"])
+        bare = cls(described["blocks"], sizes, described["rooted"], unit=described.get("unit", False))
         if type(width) is not int or not 0 <= width < _MOST:
             raise ValueError(f"its head is described as {str(dict(described))[:60]}")
-        return cls(bare.blocks, bare.sizes, bare.rooted, torch.zeros(width, sum(sizes)) if width else None)
+        return cls(bare.blocks, bare.sizes, bare.rooted, torch.zeros(width, sum(sizes)) if width else None, bare.unit)
 
     @classmethod
     def shapes(cls, described: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
@@ -78,9 +85,10 @@ class FeatureMap(nn.Module):
         if self.rooted:
             rooted = features.sign() * features.abs().sqrt()
             features = torch.cat([normalize(part, dim=1) for part in rooted.split(self.sizes, 1)], 1)
+        features = normalize(features, dim=1) if self.unit else features
         return features if self.projection is None else linear(features, self.projection).relu()
 
     def with_projection(self, width: int, generator: torch.Generator) -> FeatureMap:
         """The same with ``width`` random projections: standard normal numbers over the root of their number."""
         numbers = torch.randn(width, sum(self.sizes), generator=generator) / math.sqrt(sum(self.sizes))
-        return FeatureMap(self.blocks, self.sizes, self.rooted, numbers)
+        return FeatureMap(self.blocks, self.sizes, self.rooted, numbers, self.unit)

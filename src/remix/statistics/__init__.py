@@ -6,7 +6,7 @@ from remix.statistics.class_gaussians import ClassGaussians, ClassMeter, class_g
 from remix.statistics.class_sums import ClassSums
 from remix.statistics.covariance import COVARIANCE_LIMIT, Covariance, Measured, covariance_kinds, register_covariance
 from remix.statistics.dense import Dense
-from remix.statistics.drift import Drift, fit_drift
+from remix.statistics.drift import Drift, MlpDrift, fit_drift, fit_mlp_drift, fit_shift
 from remix.statistics.laplace import Laplace
 from remix.statistics.layers import Layers, LayerStatistics, check_layers, merge_layers
 from remix.statistics.measure import (
@@ -57,6 +57,7 @@ __all__ = [
     "Measured",
     "Memory",
     "Meter",
+    "MlpDrift",
     "NonFiniteActivationError",
     "PaperLaplace",
     "Point",
@@ -84,6 +85,8 @@ __all__ = [
     "covariance_kinds",
     "feature_point",
     "fit_drift",
+    "fit_mlp_drift",
+    "fit_shift",
     "list_views",
     "measure_classes",
     "measure_layers",

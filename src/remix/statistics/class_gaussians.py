@@ -239,8 +239,8 @@ def measure_classes(backbone: Backbone, batches: Iterable[Batch]) -> ClassGaussi
     return meter.gaussians()
 
 
-def class_gaussians(features: Tensor, labels: Tensor) -> ClassGaussians:
-    """The Gaussians of features (N, D) with labels (N,), on the device of the features.
+def class_gaussians(features: Tensor, labels: Tensor, correlated: bool = False) -> ClassGaussians:
+    """The Gaussians of features (N, D) with labels (N,), on the device of the features, perhaps with correlations.
 
     A class with one sample has no spread of its own: it is given the mean variance of the classes with more samples; if
     there are none, the variance of the class means; and if it is the only class, 0.
@@ -251,7 +251,12 @@ def class_gaussians(features: Tensor, labels: Tensor) -> ClassGaussians:
     """
     moments = _ClassMoments()
     moments.update(features, labels)
-    return moments.gaussians()
+    found = moments.gaussians()
+    if not correlated:
+        return found
+    parts = [features[(labels == label).to(features.device)].cpu().double() for label in found.labels]
+    correlation = as_correlation(torch.stack([torch.cov(part.T, correction=0).reshape(2 * part.shape[1:]) for part in parts]))
+    return replace(found, correlation=correlation.to(found.mean))
 
 
 class ClassMeter:
@@ -292,10 +297,8 @@ class ClassMeter:
         found = self._moments.gaussians()
         if not self._correlated:
             return found
-        features = self.features()
-        covariances = [torch.cov(features[label].cpu().double().T, correction=0) for label in found.labels]
-        correlation = as_correlation(torch.stack(covariances)).to(found.mean.dtype)
-        return replace(found, correlation=correlation.to(found.mean.device))
+        parts = torch.cat([part for part, _ in self._features]), torch.cat([part for _, part in self._features])
+        return replace(found, correlation=class_gaussians(*parts, correlated=True).correlation)
 
     def features(self) -> dict[int, Tensor]:
         """By class, the features (n, D) that were kept."""
