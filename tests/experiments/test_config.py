@@ -12,6 +12,7 @@ from remix.experiments.config import (
     parse_assignments,
     read_preset,
 )
+from remix.learning.stage import Training
 from remix.methods import list_methods, method_class
 from remix.support.settings import SettingError
 
@@ -88,7 +89,7 @@ def test_every_method_trains_twenty_epochs_per_task_on_the_mini_benchmark(method
     first = getattr(found, "first", getattr(found, "training", None))
     later = [getattr(found, name, None) for name in ("later", "head", "last_block", "network", "balance", "training")]
     assert first.epochs == 20
-    assert sum(stage.epochs for stage in later if stage is not None) == 20
+    assert sum(stage.epochs for stage in later if isinstance(stage, Training)) == 20
 
 
 def test_what_is_typed_goes_before_the_preset():

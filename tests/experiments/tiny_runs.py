@@ -35,6 +35,7 @@ SETTINGS = {
     "lwf": _PLAIN,
     "ssre": _PLAIN,
     "praka": _PLAIN,
+    "drift": _PLAIN,
     "deepinversion": _GENERATED,
     "deepinversion-noise": [*_PLAIN, "settings.samples=30", "settings.inversion.schedule.steps=4"],
     "abd": _GENERATED,

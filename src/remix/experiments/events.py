@@ -38,6 +38,7 @@ _CONTENT: dict[str, dict[str, type | tuple[type, ...]]] = {
     "phase": {"task": int, "phase": str, "seconds": (int, float)},
     "task": {"task": int, "accuracies": list, "accuracy_macro": (int, float), "accuracy_micro": (int, float)},
     "likelihood": {"task": int, "layers": list},
+    "oracle": {"task": int, "accuracy_micro": (int, float)},
 }
 
 

@@ -24,9 +24,11 @@ from remix.inversion import Progress
 from remix.learning.engine import Engine, InterruptedInversion
 from remix.learning.metrics import AccuracyMatrix
 from remix.learning.model_file import Model, save_model
-from remix.learning.team import Team
+from remix.learning.team import Team, full_precision
 from remix.learning.trainer import EpochReport
+from remix.methods.solved_heads import linear_head
 from remix.networks import Classifier, OpenedNetwork, create_head
+from remix.networks.probe import evaluating
 from remix.statistics import Laplace, Memory
 from remix.support.clock import RunClock
 from remix.support.display import Display
@@ -168,6 +170,8 @@ class _Run:
             self.matrix.write(self.directory.matrix)
         micro = self.matrix.accuracy(average="micro")
         monitor.result(self.matrix.row(), self.matrix.accuracy(average="macro"), micro)
+        if self.config.data.validation:
+            monitor.oracle(oracle_accuracy(engine, stream, index))
         self._save()
 
     def _test(self, index: int) -> tuple[list[int], list[int]]:
@@ -215,6 +219,11 @@ class _Run:
 
     # --- the end ---
 
+    def _oracle(self) -> list[float]:
+        """After every task, as it was written down; the last time where a task was gone through again."""
+        found = {event["task"]: event["accuracy_micro"] for event in read_events(self.directory.metrics).of("oracle")}
+        return [found[task] for task in sorted(found)]
+
     def _summarise(self) -> dict[str, Any]:
         clock, config, engine = self.monitor.clock, self.config, self.engine
         if self.team.first and not self.directory.model.is_file():
@@ -236,6 +245,7 @@ class _Run:
             "tested_on": config.data.tested_on,
             "metrics": self.matrix.summary(),
             "matrix": self.matrix.to_dict(),
+            **({"oracle_micro": self._oracle()} if config.data.validation else {}),
             "minutes": {name: round(seconds / 60, 3) for name, seconds in clock.seconds.items()},
             "minutes_in_all": round(clock.total / 60, 3),
             "processor_minutes": round(clock.processor / 60, 3),
@@ -247,6 +257,29 @@ class _Run:
         if self.team.first:
             write_text(self.directory.summary, json.dumps(summary, indent=2) + "\n")
         return summary
+
+
+def oracle_accuracy(engine: Engine, stream: TaskStream, index: int) -> float:
+    """Percent of the tested images of all tasks so far that a head fitted on real features of their classes gets right.
+
+    Only an experiment may have that: it reads the training images of old tasks again. What such a head gets wrong was
+    lost by the network, the rest by what is kept of the old classes.
+    """
+    features, labels = [], []
+    with evaluating(engine.student), engine.team.precision():
+        for task in range(index + 1):
+            for items, known in engine.images(stream[task].train):
+                features.append(full_precision(engine.backbone.pooled(*items)))
+                labels.append(known)
+    rows, known = torch.cat(features), torch.cat(labels)
+    own, sizes = engine.student.head, engine.student.head.task_sizes
+    head = engine.method.refitted(engine, rows, known) or linear_head(engine.backbone, sizes, rows, known)
+    try:
+        engine.student.head = head.to(engine.team.device)
+        right, counts = engine.evaluate_tasks([stream.test(task) for task in range(index + 1)])
+    finally:
+        engine.student.head = own
+    return 100 * sum(right) / sum(counts)
 
 
 def grid_of(engine: Engine, directory: RunDirectory, task: int) -> None:

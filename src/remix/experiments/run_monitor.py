@@ -87,6 +87,11 @@ class RunMonitor(Monitor):
             seconds=self.clock.seconds, peak_bytes=self.clock.peak,
         )  # fmt: skip
 
+    def oracle(self, micro: float) -> None:
+        """The share of tested images that a head on real features of all classes gets right."""
+        self.say(f"  a head on real features of old classes would have {micro:.1f} %")
+        self.metrics.write("oracle", task=self.task + 1, accuracy_micro=micro)
+
     def likelihood(self, layers: Sequence[Mapping[str, Any]]) -> None:
         """How likely the activations of every layer are under what was remembered of them."""
         if layers:

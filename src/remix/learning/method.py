@@ -49,9 +49,6 @@ class Method(ABC):
     exact: ClassVar[bool] = False
     """Whether the head is solved from sums, and the network stays as it is once it has been trained."""
 
-    solves: ClassVar[bool] = False
-    """Whether the head is solved from statistics of classes after every task, whatever is trained."""
-
     by_steps: ClassVar[bool] = True
     """Whether it can go on from a model file, which keeps no more than network and memory."""
 

@@ -35,7 +35,7 @@ _LEAST = 0.01  # of the mean variance: a feature that hardly varies must not out
 @method("drift")
 @dataclass(frozen=True)
 class Drift(Method):
-    """Drift: features of new images are held near the old model's; the class Gaussians move with them, as does the head.
+    """Drift: features of new images are held near the old model's; class Gaussians move with them, and so the head.
 
     Args:
         first: training of the first task.
@@ -50,8 +50,9 @@ class Drift(Method):
 
     """
 
+    by_steps: ClassVar[bool] = False
     first: Training = FIRST
-    later: Training = FIRST
+    later: Training = replace(FIRST, clip=1.0)  # without a limit, features ran away at this rate
     distillation: float = 1.0
     collapse: float = 0.0
     rotations: bool = False
@@ -59,7 +60,6 @@ class Drift(Method):
     covariance: Literal["dense", "tied", "diagonal"] = "dense"
     head: SolvedKind = "linear"
     views: int = 2
-    solves: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.views < 1 or min(self.distillation, self.collapse) < 0:

@@ -14,8 +14,8 @@ from remix.learning.engine import Engine
 from remix.learning.items import TensorReplay
 from remix.learning.stage import Batch, Work
 from remix.networks.probe import evaluating
+from remix.statistics import ClassGaussians, ClassMeter, Drift, MlpDrift, class_gaussians, fit_drift, run_meters
 from remix.statistics.class_gaussians import as_correlation
-from remix.statistics import ClassGaussians, ClassMeter, class_gaussians, fit_drift, run_meters
 
 __all__ = [
     "balance_head_on_gaussians", "drawn_through", "drifted_gaussians", "paired_features", "shifted_gaussians",
@@ -63,7 +63,10 @@ def paired_features(engine: Engine, data: ImageDataset, views: int = 1) -> tuple
 
 
 def drawn_through(
-    gaussians: ClassGaussians, drift: Callable[[Tensor], Tensor], draws: int, generator: torch.Generator
+    gaussians: ClassGaussians,
+    drift: Drift | MlpDrift | Callable[[Tensor], Tensor],
+    draws: int,
+    generator: torch.Generator,
 ) -> ClassGaussians:
     """The Gaussians of so many draws of every class, moved by any map: mean and covariance of what comes out."""
     labels = torch.tensor(gaussians.labels).repeat_interleave(draws)

@@ -1,4 +1,4 @@
-"""Parts that methods share: heads from the Gaussians of classes, or from features, without the network being trained."""
+"""Parts that methods share: heads from the Gaussians of classes, or from features, with no network trained."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def solved_head(
         freedom = max(int(weights.sum()) - len(weights), 1)
         found = Discriminant(gaussians.mean.double().cpu(), scatter, freedom, _SHRINKAGE)
         return ExactLinearHead(last_block(backbone), task_sizes, *found.weights()).float()
-    noise = standard_normal((_DRAWS, gaussians.dim), torch.Generator().manual_seed(0), torch.float64, torch.device("cpu"))
+    noise = standard_normal(
+        (_DRAWS, gaussians.dim), torch.Generator().manual_seed(0), torch.float64, torch.device("cpu")
+    )
     noise = (noise - noise.mean(0)) / noise.std(0)
     roots = torch.linalg.cholesky(_safe(covariances(gaussians)))
     draws = gaussians.mean.double().cpu()[:, None] + noise @ roots.mT

@@ -60,7 +60,12 @@ class FeatureMap(nn.Module):
         """As plain JSON; the projection is a tensor."""
         width = 0 if self.projection is None else len(self.projection)
         unit = {"unit": True} if self.unit else {}
-        return {"blocks": list(self.blocks), "sizes": list(self.sizes), "rooted": self.rooted, "projection": width} | unit
+        return {
+            "blocks": list(self.blocks),
+            "sizes": list(self.sizes),
+            "rooted": self.rooted,
+            "projection": width,
+        } | unit
 
     @classmethod
     def from_description(cls, described: Mapping[str, Any]) -> FeatureMap:

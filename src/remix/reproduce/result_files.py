@@ -24,6 +24,7 @@ _COLOURS = {
     "lwf": "#b08968",
     "ssre": "#099268",
     "praka": "#a61e4d",
+    "drift": "#5c940d",
     "deepinversion": "#7b2cbf",
     "deepinversion-noise": "#9775fa",
     "abd": "#d6336c",

@@ -255,8 +255,8 @@ def class_gaussians(features: Tensor, labels: Tensor, correlated: bool = False) 
     if not correlated:
         return found
     parts = [features[(labels == label).to(features.device)].cpu().double() for label in found.labels]
-    correlation = as_correlation(torch.stack([torch.cov(part.T, correction=0).reshape(2 * part.shape[1:]) for part in parts]))
-    return replace(found, correlation=correlation.to(found.mean))
+    covariances = [torch.cov(part.T, correction=0).reshape(found.dim, found.dim) for part in parts]
+    return replace(found, correlation=as_correlation(torch.stack(covariances)).to(found.mean))
 
 
 class ClassMeter:
