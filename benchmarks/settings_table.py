@@ -1,4 +1,4 @@
-"""The table of docs/methods.md of the settings `paper`, `code` and `ours`: python -m benchmarks.settings_table
+"""The table of docs/reproduce/settings.md of the settings `paper`, `code` and `ours`: python -m benchmarks.settings_table
 
 Values are read off the methods, words are written here. A test fails when the page is not what this makes, or when the
 settings differ in a field that no row names.
@@ -14,7 +14,7 @@ from typing import Any
 from remix.methods import create_method
 from remix.support.settings import plain
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "methods.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reproduce" / "settings.md"
 BEGIN, END = "<!-- python -m benchmarks.settings_table -->", "<!-- end of the table -->"
 SETTINGS = ("paper", "code", "ours")
 

@@ -1,4 +1,4 @@
-"""The table of settings in docs/methods.md."""
+"""The table of settings in docs/reproduce/settings.md."""
 
 import pytest
 
