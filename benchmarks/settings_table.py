@@ -1,4 +1,4 @@
-"""The table of docs/reproduce/settings.md of the settings `paper`, `code` and `ours`: python -m benchmarks.settings_table
+"""The table of docs/reproduce/settings.md (`paper`, `code` and `ours`): python -m benchmarks.settings_table
 
 Values are read off the methods, words are written here. A test fails when the page is not what this makes, or when the
 settings differ in a field that no row names.

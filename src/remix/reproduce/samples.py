@@ -164,7 +164,7 @@ def _write(
     text = "\n".join([
         f"Scale `{wanted.scale}`: {work}; the prior is 5 times the sum over the four maps.",
         "Look at samples.png: what an inverted network says of its own dreams means little. A judge of another kind,",
-        "more images and seeds: docs/dream_results.md.",
+        "more images and seeds: docs/dreams/results.md.",
         "", as_markdown(["prior", "what it is", "read as their class by the network itself"], lines, left=2),
     ])  # fmt: skip
     write_text(wanted.out / "samples.md", text + "\n")
