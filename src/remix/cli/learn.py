@@ -88,8 +88,9 @@ def learn(
             trained on old and new images together, for comparison, and not kept. Takes as long again, or longer.
         similar_names: Take names of classes that differ only in case or spaces for different classes.
         name: Name of this step, which remix inspect shows.
-        method: How old classes are kept: remix (the default), pmi, lwf or finetune; or an exact head on a network that
-            stays as it is, within seconds: ncm, lda, fecam or ranpac. A model goes on with its own.
+        method: How old classes are kept. By default auto: with weights an exact head on a network that stays as it is,
+            within seconds (lda or ranpac, whichever suits the first images), without weights remix. Or remix, pmi, lwf,
+            finetune; ncm, lda, fecam, ranpac. A model goes on with its own.
         head: Head of the network, in its first step: linear (the default) or cosine.
         prior: Covariance of the activations that dreams are held to: laplace (the default), dense or diagonal.
         covariance: Covariance of features that the method lda keeps: auto (the default), dense, laplace or diagonal.
@@ -231,7 +232,7 @@ def _new(network: dict[str, str | None], method: str | None, settings: dict[str,
     if network["weights"] is not None and network["backbone"] is None:
         raise ValueError("weights do not say what network they belong to: give --backbone (see: remix backbones)")
     return Learner(
-        network["backbone"] or "resnet32", method or "remix", weights=network["weights"],
+        network["backbone"] or "resnet32", method or "auto", weights=network["weights"],
         options=read_options(network["options"]), head=network["head"] or "linear",
         mean=read_numbers("--mean", network["mean"]),
         std=read_numbers("--std", network["std"]), **settings,

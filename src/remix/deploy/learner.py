@@ -16,7 +16,7 @@ from remix.deploy.advice import untrained
 from remix.deploy.dream_options import DreamOptions
 from remix.deploy.dream_plan import make_plan
 from remix.deploy.joint import check_old_images, train_jointly
-from remix.deploy.recipe import LearnSettings, step_methods
+from remix.deploy.recipe import LearnSettings, auto_method, step_methods
 from remix.deploy.step import exact_step, learn_step, opened
 from remix.learning import LearnStep, Model, Monitor, Team, load_model, save_model
 from remix.methods import create_method
@@ -41,8 +41,9 @@ class Learner:
     Args:
         backbone: name of a network (see ``remix backbones``), or an ``nn.Module`` that is one; any other module joins
             with ``blocks`` and ``input_shape``.
-        method: remix; ncm, lda, fecam, ranpac for an exact head on a network that stays as it is; pmi, lwf, finetune to
-            compare with; or one of your own.
+        method: auto, which is an exact head (lda or ranpac) on a network with weights and remix on one without; remix;
+            ncm, lda, fecam, ranpac for an exact head on a network that stays as it is; pmi, lwf, finetune to compare
+            with; or one of your own.
         weights: a safetensors file to begin with; its head, if it has one, is not used.
         blocks: of a module of your own: its block modules in order, as paths.
         input_shape: of a module of your own: (C, H, W) of one image.
@@ -70,7 +71,7 @@ class Learner:
     def __init__(
         self,
         backbone: str | nn.Module = "resnet32",
-        method: str = "remix",
+        method: str = "auto",
         *,
         weights: str | Path | None = None,
         blocks: Sequence[BlockPath] | None = None,
@@ -201,8 +202,14 @@ class Learner:
     # --- learning ---
 
     def use_method(self, method: str) -> None:
-        """Learn the next steps with another method. Raises ValueError for one that cannot be used here."""
-        self.method = _checked_method(method)
+        """Learn the next steps with another method; auto keeps the model's.
+
+        Raises:
+            ValueError: for one that cannot be used here.
+
+        """
+        if _checked_method(method) != "auto" or not self.history:
+            self.method = method
 
     def learn(
         self, data: Any, name: str | None = None, *, classes: Sequence[str] | None = None, extend: bool = False,
@@ -236,7 +243,8 @@ class Learner:
     def intake(self, data: Any, classes: Sequence[str] | None = None, settings: LearnSettings | None = None) -> Intake:
         """Data as this learner's network takes them."""
         chosen = settings or self.settings
-        holdout = chosen.held_out(exact_step(self._network, self._model, self.method))
+        method = auto_method(self._network.trained, chosen, self.head)[0] if self.method == "auto" else self.method
+        holdout = chosen.held_out(exact_step(self._network, self._model, method))
         return take_in(data, self.preprocessing, classes=classes, holdout=holdout, seed=chosen.seed)
 
     def learn_intake(self, data: Intake, settings: LearnSettings, *, extend: bool = False, name: str = "") -> LearnStep:
@@ -248,6 +256,7 @@ class Learner:
         )  # fmt: skip
         self._model, self._network = model, opened(model)
         self.skipped = data.skipped
+        self.method = model.history[-1].method if self.method == "auto" else self.method
         return model.history[-1]
 
     def warnings(self, data: Intake) -> list[str]:

@@ -13,9 +13,12 @@ from remix.methods import create_method, list_methods, method_class
 from remix.networks import Backbone
 from remix.networks.probe import block_shapes
 
-__all__ = ["LearnSettings", "Recipe", "frozen_blocks", "make_recipe", "step_methods"]
+__all__ = ["LearnSettings", "Recipe", "auto_method", "frozen_blocks", "make_recipe", "step_methods"]
 
 _SMALL = 5000  # images: so few do not train the lower blocks of a network better than they are
+
+
+_OF_TRAINING = ("freeze", "epochs", "lr", "samples", "versions", "patience", "prior")  # what an exact head has not
 
 
 @dataclass(frozen=True)
@@ -135,6 +138,23 @@ def frozen_blocks(wanted: int | str | None, backbone: Backbone, trained: bool, i
     if not 0 <= wanted < len(names):
         raise ValueError(f"0 to {len(names) - 1} of the network's {len(names)} blocks can be frozen, got {wanted}")
     return wanted
+
+
+def auto_method(trained: bool, settings: LearnSettings, head: str = "linear") -> tuple[str, str]:
+    """What the method auto comes to in a first step: its name, and why, unless images decide, which tell by themselves.
+
+    Args:
+        trained: whether the network came with weights.
+        settings: what was asked for.
+        head: kind of head that was asked for.
+
+    """
+    asked = [name for name in _OF_TRAINING if getattr(settings, name) is not None] + ["head"] * (head != "linear")
+    if not trained:
+        return "remix", "auto chose remix: the network has no weights, so it has its features to learn"
+    if asked:
+        return "remix", f"auto chose remix, which trains: {asked[0]} (--{asked[0]}) is a setting of training"
+    return "auto", ""
 
 
 def make_recipe(

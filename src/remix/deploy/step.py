@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from remix.data import DataError, ImageDataset, Preprocessing, Task
 from remix.data.intake import Intake
 from remix.deploy.advice import check_similar_names, near_chance, untrained
-from remix.deploy.recipe import LearnSettings, Recipe, frozen_blocks, make_recipe
+from remix.deploy.recipe import LearnSettings, Recipe, auto_method, frozen_blocks, make_recipe
 from remix.learning import (
     BestEpoch,
     Engine,
@@ -27,7 +27,7 @@ from remix.learning import (
 )
 from remix.methods import method_class
 from remix.networks import Classifier, ExactHead, Items, OpenedNetwork, create_head
-from remix.statistics import Memory, covariance_kinds
+from remix.statistics import ClassSums, Memory, covariance_kinds
 
 __all__ = ["exact_step", "learn_step", "new_engine", "opened", "renamed"]
 
@@ -90,6 +90,7 @@ def learn_step(
         check_similar_names(before, new)
     if model is not None and (settings.freeze is not None or settings.size is not None):
         raise ValueError("freeze and size are chosen in the first step; this model keeps what it has")
+    method, why = auto_method(network.trained, settings, head) if method == "auto" else (method, "")
     frozen = _frozen(network, model, method, settings, len(data.train))
     preprocessing = network.preprocessing
     prior = settings.prior or _usual_prior(model)
@@ -114,7 +115,7 @@ def learn_step(
     memory = model.memory if model else None
     engine = new_engine(Classifier(backbone, top), preprocessing, recipe, frozen, memory, settings.seed, team, monitor)
     train, held = (renamed(part, names) for part in (data.train, data.held))
-    watch, notes = _Watch(engine, held), untrained(network, data) if model is None else []
+    watch, notes = _Watch(engine, held), [*untrained(network, data), why] if model is None else []
     if len(held):
         engine.best = BestEpoch(watch.judge, recipe.patience)
     elif not exact_step(network, model, method):
@@ -127,7 +128,9 @@ def learn_step(
     for what, accuracy in accuracies.items():
         tested = held if what.endswith(_HELD) else train
         notes += near_chance(accuracy, len(tested), len(data.classes))
-    told = (*notes, *engine.notes)
+    told = tuple(note for note in (*notes, *engine.notes) if note)
+    sums = engine.memory.get(ClassSums.name) if recipe.method.exact else None
+    method = sums.method if sums else method
     step = LearnStep(data.classes, images, method, accuracies, extended=extended, name=name, notes=told)
     frozen = len(backbone.blocks()) if recipe.method.exact else frozen
     return Model(

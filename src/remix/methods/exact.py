@@ -95,6 +95,10 @@ class Exact(Method):
 
         """
 
+    def heads(self) -> Sequence[Exact]:
+        """Of which the first classes choose one; itself, but for a method that does not say which."""
+        return (self,)
+
     def most(self) -> int:
         """Features of blocks side by side; the last block alone may have more."""
         return 2048
@@ -136,7 +140,7 @@ class Exact(Method):
         """Refuse sums that cannot be gone on with, and classes of too few images."""
         assert engine.present is not None
         if engine.teacher is not None:
-            _check_sums(self.name, engine)
+            _check_sums(self, engine)
         known = {record.name for record in engine.memory.classes}
         for name, count in engine.present.counts().items():
             if 0 < count < self.minimum and name not in known:
@@ -149,21 +153,18 @@ class Exact(Method):
         """Add the images of this step to the sums, and solve the head from all of them."""
         known, head = engine.memory.get(ClassSums.name), engine.student.head
         if known is None:
-            sizes = block_sizes(engine.backbone)
-            sets = self._sets(engine.backbone, sizes)
-            blocks = sorted({block for one in sets for block in one})
-            found = step_features(engine, data, blocks, [sizes[block] for block in blocks])
-            map, strength = self._choose(found.some(_MOST_TRIED), sets, engine.seed)
+            found, by, map, strength = self._begun(engine, data)
             x = found.through(map)
-            sums = ClassSums.of(x, found.labels, self.kind(map.dim), self.own)
-            sums = replace(sums, method=self.name, strength=self.settled(strength, sums.scatter.kind))
-            engine.notes.append(self._told(engine.backbone, map, sums))
+            sums = ClassSums.of(x, found.labels, by.kind(map.dim), by.own)
+            sums = replace(sums, method=by.name, strength=by.settled(strength, sums.scatter.kind))
+            engine.notes.append(by._told(engine.backbone, map, sums))
         else:
             assert isinstance(head, ExactHead)
+            by = next(one for one in self.heads() if one.name == known.method)
             map, found = head.map, step_features(engine, data, head.map.blocks, head.map.sizes)
             x, kind = found.through(map), known.scatter.kind
-            sums = known.merge(ClassSums.of(x, found.labels, "dense" if kind == "laplace" else kind, self.own))
-        solved = self.solved(sums, map, head, set(found.labels.tolist()))
+            sums = known.merge(ClassSums.of(x, found.labels, "dense" if kind == "laplace" else kind, by.own))
+        solved = by.solved(sums, map, head, set(found.labels.tolist()))
         scale = self._test(engine, sums, solved, x, found.labels)
         sums = replace(sums, scale=scale) if known is None else sums
         solved.head.scale.fill_(sums.scale)
@@ -180,9 +181,25 @@ class Exact(Method):
         names = [block.name for block in backbone.blocks()]
         return [tuple(sorted({names.index(name) for name in self.blocks}))]
 
-    def _choose(self, found: StepFeatures, sets: Sequence[tuple[int, ...]], seed: int) -> tuple[FeatureMap, float]:
+    def _begun(self, engine: Engine, data: ImageDataset) -> tuple[StepFeatures, Exact, FeatureMap, float]:
+        """Features of the first classes, and the head, map and strength that are chosen by them."""
+        sizes, heads = block_sizes(engine.backbone), self.heads()
+        sets = [one._sets(engine.backbone, sizes) for one in heads]
+        blocks = sorted({block for tried in sets for one in tried for block in one})
+        found = step_features(engine, data, blocks, [sizes[block] for block in blocks])
+        some = found.some(_MOST_TRIED)
+        chosen = [one._choose(some, tried, engine.seed) for one, tried in zip(heads, sets, strict=True)]
+        best = min(range(len(heads)), key=lambda place: chosen[place].loss)
+        if len(heads) > 1:
+            losses = ", ".join(f"{one.name} {choice.loss:.3f}" for one, choice in zip(heads, chosen, strict=True))
+            engine.notes.append(
+                f"{self.name} chose {heads[best].name}, by the cross-entropy of images that were left out in turn: {losses}"
+            )
+        return found, heads[best], chosen[best].map, chosen[best].strength
+
+    def _choose(self, found: StepFeatures, sets: Sequence[tuple[int, ...]], seed: int) -> _Choice:
         """Map and strength under which images are most probably of their classes, each without itself."""
-        sizes, best, chosen = dict(zip(found.blocks, found.sizes, strict=True)), float("inf"), None
+        sizes, chosen = dict(zip(found.blocks, found.sizes, strict=True)), None
         for rooted in self.forms():
             for blocks in sets:
                 bare = FeatureMap(blocks, [sizes[block] for block in blocks], rooted)
@@ -194,8 +211,8 @@ class Exact(Method):
                 scored = _scored(sums, labels, len(strengths))
                 if len(scored):
                     judged = judge(self.tried(sums.mean, strengths, x, labels, scored), labels[scored])
-                if judged.loss < best - 1e-9:
-                    best, chosen = judged.loss, (map, strengths[judged.place])
+                if chosen is None or judged.loss < chosen.loss - 1e-9:
+                    chosen = _Choice(judged.loss, map, strengths[judged.place])
         assert chosen is not None, "there is always the last block"
         return chosen
 
@@ -218,6 +235,14 @@ class Exact(Method):
         return f"{self.name} uses features of {' + '.join(names)}{rooted}{held}"
 
 
+class _Choice(NamedTuple):
+    """What a head is to be solved on, and how good it is then: the cross-entropy of images left out in turn."""
+
+    loss: float
+    map: FeatureMap
+    strength: float
+
+
 def _scored(sums: ClassSums, labels: Tensor, heads: int) -> Tensor:
     """Places of the images that heads are judged by: of classes of several images, and fewer of very many classes."""
     usable = (sums.weights()[labels] > 1).nonzero()[:, 0]
@@ -227,14 +252,14 @@ def _scored(sums: ClassSums, labels: Tensor, heads: int) -> Tensor:
     return usable[spaced(len(usable), most)]
 
 
-def _check_sums(method: str, engine: Engine) -> None:
+def _check_sums(method: Exact, engine: Engine) -> None:
     sums, head = engine.memory.get(ClassSums.name), engine.student.head
     if sums is None or not isinstance(head, ExactHead):
         raise ValueError(
-            f"the model keeps no sums of its classes, so the method {method} cannot go on with it: go on with the "
-            f"method that it has, or learn all classes anew with {method}"
+            f"the model keeps no sums of its classes, so the method {method.name} cannot go on with it: go on with the "
+            f"method that it has, or learn all classes anew with {method.name}"
         )
-    if sums.method != method:
+    if sums.method not in [one.name for one in method.heads()]:
         raise ValueError(f"the model has the sums of the method {sums.method}: go on with that, or begin anew")
     if sums.labels != tuple(range(engine.old_classes)) or sums.dim != head.map.dim:
         raise ValueError("the sums of the model are not those of its classes and features: it cannot be taught")
