@@ -336,3 +336,12 @@ def test_the_first_task_has_none(new, old):
 def test_impossible_weights(weight):
     with pytest.raises(ValueError, match="relational"):
         LossScales(relational=weight)
+
+
+def test_a_single_new_class_is_told_from_the_old_ones() -> None:
+    logits = torch.tensor([[2.0, 0.0, 1.0], [0.0, 3.0, 1.0]], requires_grad=True)
+    labels = torch.tensor([2, 2])
+    loss = local_cross_entropy(logits, labels, 2)
+    loss.backward()
+    assert torch.equal(loss, torch.nn.functional.cross_entropy(logits, labels))
+    assert torch.equal(logits.grad.sign(), torch.tensor([[1.0, 1.0, -1.0]] * 2))

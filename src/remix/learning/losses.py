@@ -31,6 +31,8 @@ __all__ = [
 def local_cross_entropy(logits: Tensor, labels: Tensor, old_classes: int) -> Tensor:
     """Cross entropy among the new classes only: what the logits of old classes say does not enter.
 
+    A single new class would be certain among itself, and nothing would be learned: it is told from all classes instead.
+
     Args:
         logits: (N, classes) of all classes seen, the new ones last.
         labels: (N,), of new classes: ``old_classes <= label < classes``.
@@ -44,6 +46,8 @@ def local_cross_entropy(logits: Tensor, labels: Tensor, old_classes: int) -> Ten
     if not 0 <= old_classes < classes:
         raise ValueError(f"old_classes must be from 0 to {classes - 1} for {classes} logits, got {old_classes}")
     _check_range(labels, old_classes, classes)
+    if classes - old_classes == 1:
+        old_classes = 0
     return functional.cross_entropy(_wide(logits[:, old_classes:]), labels - old_classes)
 
 

@@ -24,7 +24,6 @@ class Auto(Lda):
 
     def heads(self) -> Sequence[Exact]:
         """A linear discriminant, and ridge regression on random features."""
-        common = {"first": self.first, "blocks": self.blocks, "rooted": self.rooted, "minimum": self.minimum}
-        lda = Lda(covariance=self.covariance, shrinkage=self.shrinkage, **common)
+        lda = Lda(self.first, self.blocks, self.rooted, self.minimum, self.covariance, self.shrinkage)
         settled = self.covariance != "auto" or self.shrinkage is not None
-        return (lda,) if settled else (lda, Ranpac(**common))
+        return (lda,) if settled else (lda, Ranpac(self.first, self.blocks, self.rooted, self.minimum))

@@ -192,9 +192,8 @@ class Exact(Method):
         best = min(range(len(heads)), key=lambda place: chosen[place].loss)
         if len(heads) > 1:
             losses = ", ".join(f"{one.name} {choice.loss:.3f}" for one, choice in zip(heads, chosen, strict=True))
-            engine.notes.append(
-                f"{self.name} chose {heads[best].name}, by the cross-entropy of images that were left out in turn: {losses}"
-            )
+            why = "by the cross-entropy of images left out in turn"
+            engine.notes.append(f"{self.name} chose {heads[best].name}, {why}: {losses}")
         return found, heads[best], chosen[best].map, chosen[best].strength
 
     def _choose(self, found: StepFeatures, sets: Sequence[tuple[int, ...]], seed: int) -> _Choice:

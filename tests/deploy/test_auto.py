@@ -1,0 +1,111 @@
+"""The method auto: which one it comes to, that it stays with it, and that hard data do not break it."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import remix
+from remix.methods.step_features import StepFeatures
+from remix.networks import create_backbone
+from tests.deploy.small import NAMES, NETWORK, QUICK, digits, learner, weights_of
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    """Of a network, random ones."""
+    path = tmp_path_factory.mktemp("weights") / "convnet8.safetensors"
+    network = create_backbone("convnet8", width=4, generator=torch.Generator().manual_seed(0))
+    save_file(network.state_dict(), path)
+    return path
+
+
+def taught(weights, *steps, method="auto"):
+    found = remix.Learner(**NETWORK, method=method, weights=weights)
+    for step in steps:
+        found.learn(digits(step), classes=NAMES)
+    return found
+
+
+def test_with_weights_it_is_an_exact_head_and_says_which_and_why(weights):
+    found = taught(weights, [0, 1, 2])
+    assert found.method in ("lda", "ranpac")
+    assert found.history[0].method == found.method
+    assert found.notes[0].startswith(
+        f"auto chose {found.method}, by the cross-entropy of images left out in turn: lda "
+    )
+
+
+def test_it_is_the_method_that_it_chose_and_stays_with_it_over_files(weights, tmp_path):
+    found = taught(weights, [0, 1, 2], [3])
+    found.save(tmp_path / "model.remix")
+    again = remix.load(tmp_path / "model.remix")
+    again.use_method("auto")
+    again.learn(digits([4]), classes=NAMES)
+    twin = taught(weights, [0, 1, 2], [3], [4], method=found.method)
+    assert again.method == twin.method == found.method
+    assert all(torch.equal(tensor, weights_of(twin.model)[key]) for key, tensor in weights_of(again.model).items())
+
+
+@pytest.mark.parametrize(("round", "chosen"), [(False, "lda"), (True, "ranpac")])
+def test_a_class_around_another_needs_random_features_and_one_beside_another_does_not(weights, round, chosen):
+    def features(engine, data, blocks, sizes):
+        generator, labels = torch.Generator().manual_seed(0), torch.arange(400) % 2
+        rows = torch.randn(400, sum(sizes), generator=generator)
+        rows = rows * (1 + 3 * labels[:, None]) if round else rows + 0.5 * labels[:, None]
+        return StepFeatures(rows, labels, tuple(blocks), tuple(sizes))
+
+    with mock.patch("remix.methods.exact.step_features", features):
+        assert taught(weights, [0, 1]).method == chosen
+
+
+def test_without_weights_it_is_remix():
+    found = learner()
+    found.learn(digits([0, 1]), classes=NAMES)
+    assert found.method == found.history[0].method == "remix"
+    assert found.notes[0] == "auto chose remix: the network has no weights, so it has its features to learn"
+
+
+def test_a_setting_of_training_asks_for_training(weights):
+    found = remix.Learner(**NETWORK, weights=weights, **QUICK)
+    found.learn(digits([0, 1]), classes=NAMES)
+    assert found.method == "remix"
+    assert found.notes[0] == "auto chose remix, which trains: epochs (--epochs) is a setting of training"
+
+
+def test_a_setting_of_lda_asks_for_lda(weights):
+    found = remix.Learner(**NETWORK, weights=weights, covariance="diagonal")
+    found.learn(digits([0, 1]), classes=NAMES)
+    assert found.method == "lda"
+
+
+@pytest.mark.parametrize("what", ["one image of a class", "one image of each", "identical images", "constant features"])
+def test_images_that_tell_little_give_a_model_with_finite_answers(weights, what, tmp_path):
+    images, labels = digits([0, 1, 2], 1 if what == "one image of each" else 6)
+    if what == "one image of a class":
+        images, labels = images[5:], labels[5:]
+    if what == "identical images":
+        images = images[:1].expand(len(images), -1, -1, -1)
+    if what == "constant features":
+        network = create_backbone("convnet8", width=4)
+        save_file(
+            {name: torch.zeros_like(one) for name, one in network.state_dict().items()}, tmp_path / "w.safetensors"
+        )
+        weights = tmp_path / "w.safetensors"
+    found = remix.Learner(**NETWORK, weights=weights)
+    found.learn((images, labels), classes=NAMES)
+    found.learn(digits([3], 1), classes=NAMES)
+    probabilities = found.predict(digits([0, 1, 2, 3], 3)[0], top=4).probabilities
+    assert torch.isfinite(torch.as_tensor(probabilities)).all()
+
+
+def test_five_hundred_classes_of_three_images(weights):
+    centres = torch.rand(500, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    images = torch.cat([centres, centres * 0.99, centres * 0.98])
+    found = remix.Learner(**NETWORK, weights=weights)
+    found.learn((images, torch.arange(500).repeat(3)), classes=[f"class {number}" for number in range(500)])
+    assert len(found.classes) == 500
+    assert torch.isfinite(torch.as_tensor(found.predict(images[:5], top=2).probabilities)).all()
