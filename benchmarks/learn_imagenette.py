@@ -83,7 +83,7 @@ def step(method: str, number: int, seed: int, work: Path, typed: argparse.Namesp
         return
     begin = ["--backbone", "resnet34", "--weights", str(typed.weights)]
     if method == "joint":
-        words = [str(work / f"all{number}"), *begin]
+        words = [str(work / f"all{number}"), *begin, "--method", "remix"]
     elif number == 1:
         words = [str(work / "new1"), *begin, "--method", method]
     else:
