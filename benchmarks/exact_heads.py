@@ -76,7 +76,7 @@ def main() -> None:
     ]
     times = [one for name in TIMED for one in timed(name, network, splits, typed.repeats)]
     write_text(typed.out, json.dumps({"steps": rows, "times": times}, indent=1) + "\n")
-    print(*(accuracies(rows, *design) for design in DESIGNS), ratios(times), sep="\n\n")
+    print(accuracies(rows), ratios(times), sep="\n\n")
 
 
 class Table:
@@ -263,17 +263,17 @@ def bare(network: OpenedNetwork, data: ImageDataset) -> float:
 # --- tables ---
 
 
-def accuracies(rows: Sequence[dict[str, Any]], design: Sequence[int], each: int) -> str:
-    """Markdown: accuracy on the test photographs of all species so far, mean ± deviation over sets."""
+def accuracies(rows: Sequence[dict[str, Any]]) -> str:
+    """Markdown: accuracy on the test photographs of all species after the last step, mean ± deviation over sets."""
     cells = []
     for name in (*HEADS, PROBE):
-        mine = [row for row in rows if (row["head"], row["design"], row["each"]) == (name, [*design], each)]
-        steps = [spread([row["all"] for row in mine if row["step"] == number]) for number in range(1, len(design) + 1)]
-        cells.append(
-            [name, *(f"{one.mean:.1f}" + (f" ± {one.std:.1f}" if one.std is not None else "") for one in steps)]
-        )
-    classes = [sum(design[:number]) for number in range(1, len(design) + 1)]
-    return as_markdown([f"{each} photographs", *(f"{count} species" for count in classes)], cells, left=1)
+        cells.append([name])
+        for steps, each in DESIGNS:
+            key = {"head": name, "design": [*steps], "each": each, "step": len(steps)}
+            one = spread([row["all"] for row in rows if key.items() <= row.items()])
+            cells[-1].append(f"{one.mean:.1f}" + (f" ± {one.std:.1f}" if one.std is not None else ""))
+    designs = [f"{' + '.join(map(str, steps))}, {each} each" for steps, each in DESIGNS]
+    return as_markdown(["head", *designs], cells, left=1)
 
 
 def ratios(times: Sequence[dict[str, Any]]) -> str:

@@ -72,8 +72,8 @@ def learn(
     not at all. At the end a table tells how well the new classes (on a part of the images that was held out) and, with
     --check, the old ones are told apart.
 
-    What is not given is chosen by the data. With --weights the network stays as it is and a head is solved in seconds; a
-    method that trains leaves all but its last block frozen, up to 5,000 images. Without weights everything learns.
+    What is not given is chosen by the data. With --weights the network stays as it is and a head is solved in seconds;
+    a method that trains leaves all but its last block frozen, up to 5,000 images. Without weights everything learns.
     Training stops when the held-out part gets no better.
 
     Args:

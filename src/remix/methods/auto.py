@@ -18,8 +18,8 @@ __all__ = ["Auto"]
 class Auto(Lda):
     """The better of lda and ranpac for the first classes, by images that are left out in turn; it stays with that.
 
-    Settings as in `Lda`; with a covariance or a shrinkage it is that. `ncm` and `fecam` are not tried: where they were
-    better than both on test images, it was by chance (docs/learn.md).
+    Settings as in `Lda`; with a covariance or a shrinkage it is that. `ncm` and `fecam` are not tried: on birds
+    neither was better than lda by more than noise (docs/learn.md).
     """
 
     def heads(self) -> Sequence[Exact]:
