@@ -27,6 +27,7 @@ from remix.networks.probe import evaluating
 from remix.networks.weights import classifier_of, published_keys
 from remix.statistics.storage import serialised
 from remix.support.files import written_whole
+from remix.support.global_random import undisturbed
 
 __all__ = ["SUFFIXES", "Exported", "Plain", "PlainNetwork", "card", "export", "probe"]
 
@@ -58,6 +59,7 @@ class Exported:
     images: int
 
 
+@undisturbed()
 def export(model: Model, format: str, out: str | Path) -> Exported:
     """Write a model as a plain network and compare its answers with the model's on random images.
 
