@@ -83,6 +83,7 @@ def from_folder(
     return open_image_model(place, input_shape, view, adapter=adapter).backbone
 
 
+@undisturbed()
 def open_image_model(
     place: str,
     input_shape: tuple[int, int, int] | None = None,
