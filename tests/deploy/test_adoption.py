@@ -82,6 +82,9 @@ def test_it_can_be_saved_when_its_backbone_is_registered(tmp_path):
     assert "register_backbone" in adopted.notes[0]
     with pytest.raises(ValueError, match="register"):
         adopted.save(tmp_path / "model.remix")
+    with pytest.raises(ValueError, match=r"register_backbone\): export to onnx or torch"):
+        adopted.export(tmp_path / "model.safetensors")
+    assert adopted.export(tmp_path / "model.pt2").files == (tmp_path / "model.pt2",)
 
     @register_backbone("theirs")
     def theirs():
