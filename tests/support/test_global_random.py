@@ -1,5 +1,6 @@
 """Torch's global random source is lent, not taken."""
 
+import pytest
 import torch
 from torch import nn
 
@@ -26,8 +27,6 @@ def test_it_is_as_it_was_after_an_error_too():
         raise KeyError
 
     before = torch.get_rng_state()
-    try:
+    with pytest.raises(KeyError):
         fails()
-    except KeyError:
-        pass
     assert torch.equal(torch.get_rng_state(), before)
