@@ -12,7 +12,7 @@ from rich.console import Console
 
 import remix
 from remix.cli import main
-from remix.cli.learning_monitor import LearningMonitor
+from remix.deploy.learning_monitor import LearningMonitor
 from remix.support.display import Display
 from tests.deploy.small import folder
 
@@ -133,15 +133,15 @@ def test_what_cannot_be_done_is_said_in_one_sentence_before_any_work(place, caps
     [
         "remix.deploy.learner.take_in",
         "remix.learning.trainer.Monitor.begin_task",
-        "remix.cli.learning_monitor.LearningMonitor.inversion",
-        "remix.cli.learning_monitor.LearningMonitor.batch",
+        "remix.deploy.learning_monitor.LearningMonitor.inversion",
+        "remix.deploy.learning_monitor.LearningMonitor.batch",
         "remix.methods.pmi.Pmi.remember",
         "remix.statistics.storage.written_whole",
     ],
 )
 def test_ctrl_c_in_any_phase_writes_nothing(place, capsys, tmp_path, monkeypatch, phase):
     if phase.endswith("begin_task"):
-        phase = "remix.cli.learning_monitor.LearningMonitor.begin_task"
+        phase = "remix.deploy.learning_monitor.LearningMonitor.begin_task"
 
     def interrupted(*_, **__):
         raise KeyboardInterrupt

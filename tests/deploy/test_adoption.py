@@ -57,7 +57,7 @@ def test_it_says_what_the_network_says_and_leaves_it_alone():
     found = adopted.predict(images, top=3)
     torch.testing.assert_close(found.probabilities, expected.sort(1, descending=True).values.detach())
     assert adopted.classes == tuple(NAMES[:3])
-    assert adopted.history[0].method == "adopt"
+    assert (adopted.history[0].name, adopted.history[0].method) == ("adopted", "remix")
     adopted.learn(digits([3, 4]), classes=NAMES)
     assert adopted.classes == tuple(NAMES[:5])
     assert all(torch.equal(value, before[key]) for key, value in network.state_dict().items())
@@ -82,6 +82,9 @@ def test_it_can_be_saved_when_its_backbone_is_registered(tmp_path):
     assert "register_backbone" in adopted.notes[0]
     with pytest.raises(ValueError, match="register"):
         adopted.save(tmp_path / "model.remix")
+    with pytest.raises(ValueError, match=r"register_backbone\): export to onnx or torch"):
+        adopted.export(tmp_path / "model.safetensors")
+    assert adopted.export(tmp_path / "model.pt2").files == (tmp_path / "model.pt2",)
 
     @register_backbone("theirs")
     def theirs():
@@ -105,6 +108,51 @@ def test_a_classifier_of_remix_is_adopted_as_it_is():
     torch.testing.assert_close(adopted.predict(images).probabilities, first.predict(images).probabilities)
 
 
+def normalised_by_groups():
+    """A network as somebody else writes it, without BatchNorm."""
+    torch.manual_seed(0)
+    network = Theirs()
+    network.low[1], network.high[1] = nn.GroupNorm(2, 6), nn.GroupNorm(2, 12)
+    return network
+
+
+@pytest.mark.parametrize("method", ["remix", "pmi", "lwf", "finetune", "lda", "ranpac", "auto"])
+def test_a_network_without_batchnorm_learns_on_with_any_method(method):
+    settings = {key: value for key, value in THEIRS.items() if method != "auto" or key not in QUICK}
+    adopted = remix.Learner.adopt(normalised_by_groups(), digits([0, 1, 2]), method=method, **settings)
+    assert adopted.method == (method if method != "auto" else adopted.history[0].method)
+    adopted.learn(digits([3]), classes=NAMES)
+    assert adopted.history[1].method == adopted.method
+    assert adopted.classes == tuple(NAMES[:4])
+
+
+@pytest.mark.parametrize("method", ["lwf", "finetune"])
+def test_a_method_that_needs_no_statistics_needs_no_data(method):
+    adopted = remix.Learner.adopt(normalised_by_groups(), method=method, **THEIRS)
+    assert not adopted.model.memory.layers
+    assert adopted.history[0].images == (0, 0, 0)
+    adopted.learn(digits([3]), classes=NAMES)
+    assert len(adopted.classes) == 4
+
+
+def test_an_exact_head_stands_in_for_the_networks_own_and_goes_on_from_its_file(tmp_path):
+    @register_backbone("theirs")
+    def theirs():
+        return as_backbone(Theirs(), blocks=["low", "high"], input_shape=(1, 8, 8))
+
+    network = trained()
+    adopted = remix.Learner.adopt(network, digits([0, 1, 2], 20), backbone="theirs", method="lda", **THEIRS)
+    assert "stands in for the network's own" in adopted.notes[-1]
+    assert adopted.history[0].images == (20, 20, 20)  # none is held out: each is tested by a head without it
+    assert adopted.history[0].accuracies["images left out in turn"] > 80
+    adopted.save(tmp_path / "model.remix")
+    again = remix.load(tmp_path / "model.remix")
+    again.learn(digits([3, 4], 20), classes=NAMES)
+    assert again.history[1].method == "lda"
+    kept = again.model.classifier.backbone.network.state_dict()
+    assert all(torch.equal(value, kept[key]) for key, value in network.state_dict().items())
+
+
 class TwoLayers(Theirs):
     """Something between pooling and head that is in no block."""
 
@@ -123,6 +171,9 @@ class TwoLayers(Theirs):
         (Theirs, {"backbone": "resnet32"}, ValueError, "builds another network"),
         (Theirs, {"data": digits([0, 1])}, DataError, "no image of digit 2"),
         (Theirs, {"data": digits([0, 1, 2, 3])}, DataError, "label 3"),
+        (Theirs, {"data": None, "method": "lda"}, ValueError, "solves its head from images: give some"),
+        (Theirs, {"method": "joint"}, ValueError, "learn all classes in one step for that"),
+        (normalised_by_groups, {"data": None}, ValueError, "no BatchNorm layers.*such as lwf"),
     ],
 )
 def test_what_cannot_be_adopted_is_explained(network, changes, kind, sentence):

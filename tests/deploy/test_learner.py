@@ -1,7 +1,9 @@
 """`remix.Learner`: what the five lines of a Python service rely on."""
 
+import copy
 import subprocess
 import sys
+import threading
 
 import pytest
 import torch
@@ -9,7 +11,7 @@ from torch import nn
 
 import remix
 from remix.data import DataError
-from remix.learning import TensorReplay
+from remix.learning import Monitor, TensorReplay
 from remix.networks import create_backbone
 from tests.deploy.small import NAMES, QUICK, digits, folder, learner, weights_of
 
@@ -241,3 +243,67 @@ def test_one_image_per_class_is_enough_to_go_on():
     assert "nothing is held out" in found.notes[-1]
     found.learn(digits([2], each=1))
     assert len(found.classes) == 3
+
+
+def test_plain_labels_are_places_among_the_classes_or_what_these_are_called(two_steps):
+    images, labels = digits([1, 3])
+    by_name = two_steps.evaluate((images, labels), classes=NAMES)
+    assert two_steps.evaluate((images, labels)).counts == by_name.counts  # digit 3 is class number 3
+    with pytest.raises(DataError, match=r"label 5, and the model has 5 classes, 0 to 4: say with classes="):
+        two_steps.evaluate(digits([1, 5]))
+    numbered = learner()
+    numbered.learn(digits([7, 4]))
+    found = numbered.evaluate(digits([4, 7, 9]))
+    assert numbered.classes == ("class 4", "class 7")
+    assert [found.of_class(label)[0] for label in found.tested] == [10, 10]
+    assert found.unknown == {"class 9": 10}
+
+
+@pytest.mark.parametrize("ending", [".pt2", ".safetensors"])
+def test_it_exports_by_the_ending_of_the_file(two_steps, tmp_path, ending):
+    done = two_steps.export(tmp_path / f"model{ending}")
+    assert done.files[0].is_file()
+    assert done.difference < 1e-3
+    with pytest.raises(ValueError, match=r"must end in one of .onnx, .pt2, .safetensors"):
+        two_steps.export(tmp_path / "model.pth")
+
+
+def test_a_copy_learns_by_itself(two_steps):
+    made = copy.deepcopy(two_steps)
+    made.monitor = Unshared()
+    twin, before = copy.deepcopy(made), weights_of(made.model)
+    assert twin.monitor is made.monitor
+    twin.learn(digits([5]), classes=NAMES)
+    assert len(twin.classes) == len(made.classes) + 1
+    assert all(torch.equal(value, before[key]) for key, value in weights_of(made.model).items())
+
+
+class Unshared(Monitor):
+    """Holds what cannot be copied, as a terminal does."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+
+
+def test_printed_it_says_what_it_knows_in_a_few_lines(two_steps):
+    assert repr(learner()) == "Learner of convnet8, method auto, nothing learned yet"
+    lines = repr(two_steps).splitlines()
+    assert lines[1] == "Model of 5 classes: digit 0, digit 1, digit 2, digit 3, digit 4"
+    assert lines[-1].startswith("  step 2: ")
+    assert len(lines) == 5
+    assert max(map(len, lines)) < 120
+    for shown in (two_steps.history[0], two_steps.predict(digits([0])[0]), two_steps.dream(n=1, steps=1)):
+        assert "tensor(" not in repr(shown)
+
+
+def test_progress_is_shown_where_it_is_asked_for(capsys):
+    made = learner(progress=True)
+    made.learn(digits([0, 1]), classes=NAMES)
+    made.learn(digits([2]), classes=NAMES)
+    made.dream(["digit 2"], n=1, steps=2)
+    shown = capsys.readouterr().out
+    assert "learning, " in shown
+    assert "dreaming of the old classes" in shown
+    assert "dreaming, " in shown
+    learner().learn(digits([0, 1]), classes=NAMES)
+    assert not capsys.readouterr().out

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from io import StringIO
+from types import ModuleType
 
 import pytest
 from rich.console import Console
@@ -40,3 +42,46 @@ def test_in_a_terminal_the_bar_shows_phase_and_terms():
     assert "refine, step 3 of 10" in shown
     assert "prior 0.25" in shown
     assert "a note" in shown
+
+
+class Notebook:
+    """Stands for IPython: what a cell shows, by place, and how often it changed."""
+
+    def __init__(self):
+        self.shown, self.changes = [], 0
+
+    def display(self, data, raw, display_id):
+        assert raw
+        assert display_id
+        self.shown.append(data["text/plain"])
+        return self
+
+    def update(self, data, raw):
+        self.shown[-1], self.changes = data["text/plain"], self.changes + 1
+
+
+@pytest.fixture
+def notebook(monkeypatch):
+    made = Notebook()
+    module = ModuleType("IPython.display")
+    module.display = made.display
+    monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", module)
+    return made
+
+
+def test_in_a_notebook_one_line_changes(notebook):
+    with Display(Console(force_jupyter=True)) as display:
+        for step in range(1000):
+            display.show(f"step {step}", step / 1000, {"loss": 0.5})
+        assert "░░░   0 %  step 0  loss 0.5" in notebook.shown[0]
+        display.show("end", 1.0, {}, last=True)
+        assert notebook.shown[0].endswith("██ 100 %  end")
+    assert notebook.shown == ["done in 0 s"]
+    assert notebook.changes < 10
+
+
+def test_in_a_notebook_what_was_stopped_says_so(notebook):
+    with pytest.raises(KeyError), Display(Console(force_jupyter=True)):
+        raise KeyError
+    assert notebook.shown == ["stopped after 0 s"]

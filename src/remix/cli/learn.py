@@ -122,9 +122,9 @@ def learn(
     """
     from rich.console import Console
 
-    from remix.cli.learning_monitor import LearningMonitor
     from remix.data.folder import scan
     from remix.deploy.evaluation import evaluate_folder
+    from remix.deploy.learning_monitor import LearningMonitor
     from remix.inversion import InversionStoppedError
     from remix.learning import TrainingStoppedError
     from remix.support.clock import RunClock

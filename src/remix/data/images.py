@@ -12,7 +12,7 @@ from torch import Tensor
 
 from remix.data.errors import DataError, Skipped, UnreadableImage
 from remix.data.preprocessing import Normalisation, Preprocessing
-from remix.support.text import did_you_mean
+from remix.support.text import counted, did_you_mean, some
 
 __all__ = ["ImageDataset", "ImageFiles", "Splits", "hold_out"]
 
@@ -48,7 +48,7 @@ class ImageFiles:
         return out
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ImageDataset:
     """Images with labels and class names.
 
@@ -89,6 +89,10 @@ class ImageDataset:
 
     def __len__(self) -> int:
         return len(self.images)
+
+    def __repr__(self) -> str:
+        shape = " x ".join(map(str, self.input_shape))
+        return f"ImageDataset of {counted(len(self), 'image')}, {shape}, of {some(self.classes)}"
 
     @property
     def input_shape(self) -> tuple[int, int, int]:

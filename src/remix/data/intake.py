@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,7 @@ def take_in(
     classes: Sequence[str] | None = None,
     holdout: float = 0.2,
     seed: int = 0,
+    called: Callable[[int], str] = "class {}".format,
 ) -> Intake:
     """Read labelled images of any kind.
 
@@ -60,9 +61,10 @@ def take_in(
             an :class:`ImageDataset` or :class:`Splits`. Images as `Preprocessing` takes them, not normalised.
         preprocessing: what is done to every image.
         classes: names by label, where labels are numbers. By default those that the data bring along (``.classes``,
-            the names of a label column), or else ``class 0``, ``class 1``, ...
+            the names of a label column), or else what ``called`` says.
         holdout: fraction of every class to hold out, where the data do not come in two parts.
         seed: of that choice.
+        called: name of a label that has none; ``class 0``, ``class 1``, ... by default.
 
     Raises:
         DataError: in one sentence, for data that cannot be used; says which image or label.
@@ -82,7 +84,11 @@ def take_in(
         return Intake(found.train, found.test, found.skipped)
     if isinstance(data, Splits):
         return Intake(_of_shape(data.train, preprocessing), _of_shape(data.test, preprocessing), data.skipped)
-    whole = _of_shape(data, preprocessing) if isinstance(data, ImageDataset) else _collect(data, preprocessing, classes)
+    whole = (
+        _of_shape(data, preprocessing)
+        if isinstance(data, ImageDataset)
+        else _collect(data, preprocessing, classes, called)
+    )
     present = torch.unique(whole.labels).tolist()
     if not present:
         raise DataError("there is no image in the data")
@@ -96,7 +102,9 @@ def _of_shape(data: ImageDataset, preprocessing: Preprocessing) -> ImageDataset:
     return ImageDataset(images, data.labels, data.classes)
 
 
-def _collect(data: Any, preprocessing: Preprocessing, given: Sequence[str] | None) -> ImageDataset:
+def _collect(
+    data: Any, preprocessing: Preprocessing, given: Sequence[str] | None, called: Callable[[int], str]
+) -> ImageDataset:
     pairs, names = _pairs(data)
     if given is not None:
         names = list(given)
@@ -118,7 +126,7 @@ def _collect(data: Any, preprocessing: Preprocessing, given: Sequence[str] | Non
                     "GiB: save them as a folder of image files, which is read piece by piece, or choose a smaller size"
                 )
         images = torch.stack(rows) if rows else torch.empty(0, *preprocessing.shape, dtype=torch.uint8)
-    labels, known = _labels(found, names)
+    labels, known = _labels(found, names, called)
     if len(labels) != len(images):
         raise DataError(f"there are {len(images):,} images but {len(labels):,} labels")
     return ImageDataset(images, labels, known)
@@ -220,7 +228,7 @@ def _stacked(images: Tensor, preprocessing: Preprocessing) -> Tensor:
     return torch.stack(rows) if rows else torch.empty(0, *preprocessing.shape, dtype=torch.uint8)
 
 
-def _labels(given: Any, names: Sequence[str] | None) -> tuple[Tensor, tuple[str, ...]]:
+def _labels(given: Any, names: Sequence[str] | None, called: Callable[[int], str]) -> tuple[Tensor, tuple[str, ...]]:
     """Labels (N,) and names by label, from numbers or from names."""
     if isinstance(given, Tensor | np.ndarray):
         if given.ndim != 1:
@@ -235,7 +243,7 @@ def _labels(given: Any, names: Sequence[str] | None) -> tuple[Tensor, tuple[str,
         return torch.tensor([place[label] for label in listed], dtype=torch.int64), known
     numbers = [_number(label, i) for i, label in enumerate(listed)]
     if names is None:
-        names = [f"class {i}" for i in range(max(numbers, default=-1) + 1)]
+        names = [called(i) for i in range(max(numbers, default=-1) + 1)]
     if numbers and max(numbers) >= len(names):
         where = numbers.index(max(numbers))
         raise DataError(

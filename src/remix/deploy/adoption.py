@@ -14,9 +14,10 @@ from remix.data import DataError, ImageDataset
 from remix.data.intake import take_in
 from remix.deploy.dream_options import DreamOptions
 from remix.deploy.dream_plan import make_plan
-from remix.deploy.recipe import LearnSettings, frozen_blocks, make_recipe
+from remix.deploy.recipe import LearnSettings, auto_method, frozen_blocks, make_recipe
 from remix.deploy.step import new_engine, renamed
-from remix.learning import LearnStep, Model, Monitor
+from remix.learning import LearnStep, Method, Model, Monitor
+from remix.methods import method_class
 from remix.networks import (
     Backbone,
     Classifier,
@@ -29,6 +30,8 @@ from remix.networks import (
 )
 from remix.networks.adapt import BlockPath
 from remix.networks.probe import evaluating, probe_images
+from remix.statistics import ClassSums, batchnorm_statistics
+from remix.support.global_random import undisturbed
 
 __all__ = ["adopted_model", "dreamed_data", "find_head", "model_of_weights"]
 
@@ -72,6 +75,7 @@ def model_of_weights(
     return Model(classifier, found.name, found.options, classes, found.preprocessing, None, found.provenance)
 
 
+@undisturbed()
 def adopted_model(
     network: nn.Module,
     data: Any,
@@ -84,10 +88,14 @@ def adopted_model(
     options: Mapping[str, Any],
     mean: Sequence[float] | None,
     std: Sequence[float] | None,
+    method: str,
     settings: LearnSettings,
     monitor: Monitor | None = None,
 ) -> Model:
-    """A model of a trained network, with statistics. Arguments and errors as in `remix.Learner.adopt`."""
+    """A model of a trained network, with what a method remembers of its classes.
+
+    Arguments and errors as in `remix.Learner.adopt`.
+    """
     network = copy.deepcopy(network).cpu().eval()
     if isinstance(network, Classifier):
         backbone, top = network.backbone, network.head
@@ -105,16 +113,15 @@ def adopted_model(
         )
     else:
         _check_rebuilt(create_backbone(name, **options), backbone, name)
+    method, why = auto_method(True, settings, top.kind) if method == "auto" else (method, "")
+    notes += [why] * bool(why)
+    exact = method_class(method).exact
     classifier = Classifier(backbone, top).eval()
     model = Model(classifier, name or type(network).__name__, dict(options), classes, preprocessing)
-    if data is None:
-        measured, held = dreamed_data(model, settings.seed, monitor), None
-        notes.append(
-            f"no data: statistics are those of the BatchNorm layers and of {len(measured)} images dreamed from them; "
-            "priors are diagonal"
-        )
-    else:
-        whole = take_in(data, preprocessing, classes=classes, holdout=settings.held_out(), seed=settings.seed)
+    measured: ImageDataset | None = None
+    held: ImageDataset | None = None
+    if data is not None:
+        whole = take_in(data, preprocessing, classes=classes, holdout=settings.held_out(exact), seed=settings.seed)
         if foreign := [one for one in whole.classes if one not in classes]:
             raise DataError(
                 f"the data have a class {foreign[0]!r} that is not among the network's: {', '.join(classes)}"
@@ -124,7 +131,22 @@ def adopted_model(
                 f"the data have no image of {', '.join(missing[:5])}: some of every class are needed, or data=None"
             )
         measured, held = (renamed(part, classes) for part in (whole.train, whole.held))
-    return _measured(model, measured, held, notes, laplace=data is not None, settings=settings, monitor=monitor)
+    elif exact:
+        raise ValueError(
+            f"the method {method} solves its head from images: give some of every class (data), or another method"
+        )
+    elif method_class(method).remember is not Method.remember:
+        if not batchnorm_statistics(backbone):
+            raise ValueError(
+                "the network has no BatchNorm layers, from whose statistics images of its classes could be dreamed: "
+                "give some of every class (data), or a method that needs none, such as lwf"
+            )
+        measured = dreamed_data(model, settings.seed, monitor)
+        notes.append(
+            f"no data: statistics are those of the BatchNorm layers and of {len(measured)} images dreamed from them; "
+            "priors are diagonal"
+        )
+    return _measured(model, measured, held, method, notes, real=data is not None, settings=settings, monitor=monitor)
 
 
 def find_head(network: nn.Module, backbone: Backbone, path: str | None) -> Head:
@@ -177,32 +199,39 @@ def dreamed_data(model: Model, seed: int = 0, monitor: Monitor | None = None) ->
 
 def _measured(
     model: Model,
-    data: ImageDataset,
+    data: ImageDataset | None,
     held: ImageDataset | None,
+    method: str,
     notes: Sequence[str],
     *,
-    laplace: bool,
+    real: bool,
     settings: LearnSettings,
     monitor: Monitor | None,
 ) -> Model:
-    """The model with statistics of data, as a first step would leave it."""
-    backbone = model.classifier.backbone
-    frozen = frozen_blocks(settings.freeze, backbone, True, len(data))
+    """The model with what the method remembers of data, as a first step would leave it."""
+    backbone, exact = model.classifier.backbone, method_class(method).exact
+    counts = dict.fromkeys(model.classes, 1) if data is None else data.counts()  # 1: no statistics that it would weigh
+    frozen = frozen_blocks(settings.freeze, backbone, True, sum(counts.values()))
+    frozen = len(backbone.blocks()) if exact and settings.freeze is None else frozen
     _, height, _ = backbone.input_shape
     recipe = make_recipe(
-        "remix", settings, trained=True, frozen=frozen, channels=backbone.input_shape[0], size=height,
-        images=len(data), covariances=laplace,
+        method, settings, trained=True, frozen=frozen, channels=backbone.input_shape[0], size=height,
+        images=sum(counts.values()), covariances=real,
     )  # fmt: skip
     engine = new_engine(model.classifier, model.preprocessing, recipe, frozen, None, settings.seed, monitor=monitor)
-    counts = data.counts()
     engine.memory.record_task([(one, counts[one]) for one in model.classes])
-    engine.method.remember(engine, data)
-    accuracies = {}
+    if data is not None:
+        engine.method.remember(engine, data)
+    accuracies = dict(engine.estimates)
     if held is not None and len(held):
         right, count = engine.evaluate(held)
         accuracies["held-out images"] = 100 * right / count
-    images = tuple(counts.values()) if laplace else (0,) * len(counts)
-    step = LearnStep(model.classes, images, "adopt", accuracies, notes=tuple(notes))
+    images = tuple(counts.values()) if real else (0,) * len(counts)
+    sums = engine.memory.get(ClassSums.name)
+    if sums is not None:
+        method = sums.method
+        engine.notes.append(f"the head that {method} solved from the images stands in for the network's own")
+    step = LearnStep(model.classes, images, method, accuracies, name="adopted", notes=(*notes, *engine.notes))
     return Model(
         model.classifier, model.backbone, model.options, model.classes, model.preprocessing, engine.memory,
         {"adopted": model.backbone}, (step,), frozen,

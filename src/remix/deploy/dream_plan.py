@@ -38,6 +38,7 @@ from remix.inversion.priors import PRIORS
 from remix.laplace import LaplaceNormal
 from remix.learning import Model
 from remix.statistics import LayerStatistics, Memory, batchnorm_statistics, covariance_kinds
+from remix.support.global_random import undisturbed
 
 __all__ = ["DreamPlan", "make_plan"]
 
@@ -68,6 +69,7 @@ class DreamPlan:
     record: dict[str, Any]
     notes: tuple[str, ...]
 
+    @undisturbed()
     def run(self, progress: Callable[[Progress], None] | None = None, resume: Checkpoint | None = None) -> Dream:
         """Dream. Raises InversionStoppedError if numbers stop being finite, ValueError for a foreign checkpoint."""
         generator = torch.Generator().manual_seed(self.seed)

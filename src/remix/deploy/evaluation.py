@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,11 +16,12 @@ from remix.data.errors import left_out
 from remix.data.folder import scan
 from remix.deploy.prediction import decoded, probabilities
 from remix.learning import Model
-from remix.support.text import printable
+from remix.support.text import counted, printable, some
 
-__all__ = ["Confusion", "Evaluation", "confusion_counts", "evaluate_data", "evaluate_folder"]
+__all__ = ["Confusion", "Evaluation", "confusion_counts", "evaluate_data", "evaluate_folder", "label_names"]
 
 _BATCH = 64
+_SHOWN = 10  # classes, if they are more than twice as many
 
 
 def confusion_counts(answers: Iterable[tuple[Tensor, Tensor | Sequence[int]]]) -> Counter[tuple[int, int]]:
@@ -47,7 +49,7 @@ class Confusion:
     """Of the images of the class, in percent."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
     """What came of an evaluation. Everything is in percent.
 
@@ -113,6 +115,25 @@ class Evaluation:
             for less, i, j in pairs[:most]
         ]
 
+    def __repr__(self) -> str:
+        """Accuracy over all, of each class or the least of many, and what is confused most."""
+        if not self.images:
+            return "Evaluation of no images"
+        worst = sorted(self.tested, key=self.accuracy)[:_SHOWN] if len(self.tested) > 2 * _SHOWN else self.tested
+        width = max(len(printable(self.classes[label])) for label in worst)
+        images, classes = counted(self.images, "image"), counted(len(self.tested), "class")
+        lines = [f"Evaluation: {self.micro:.1f} % of {images} right, mean over {classes} {self.macro:.1f} %"]
+        lines += [f"the {_SHOWN} least:"] * (len(worst) < len(self.tested))
+        for label in worst:
+            name, number = printable(self.classes[label]), self.of_class(label)[0]
+            lines.append(f"  {name:<{width}}  {self.accuracy(label):5.1f} %  of {number:,}")
+        for pair in self.confusions(3):
+            lines.append(
+                f"  {counted(pair.images, 'image')} of {printable(pair.name)} read as {printable(pair.read_as)}"
+            )
+        lines += [f"  unknown to the model, not counted: {some(list(self.unknown))}"] * bool(self.unknown)
+        return "\n".join(lines)
+
 
 def evaluate_folder(model: Model, folder: str | Path, batch: int = 32) -> Evaluation:
     """Test a model on a folder with one sub-folder of images per class, named as the model's classes are.
@@ -132,8 +153,8 @@ def evaluate_folder(model: Model, folder: str | Path, batch: int = 32) -> Evalua
     unknown = {name: len(paths) for name, paths in files.items() if name not in known}
     if len(unknown) == len(files):
         raise DataError(
-            f"the model knows none of the classes in {printable(folder)}: {_some(list(files))}; "
-            f"it knows {_some(model.classes)}. The sub-folders must be called as the classes are"
+            f"the model knows none of the classes in {printable(folder)}: {some(list(files))}; "
+            f"it knows {some(model.classes)}. The sub-folders must be called as the classes are"
         )
     label_of = {path: known[name] for name, paths in files.items() if name in known for path in paths}
     skipped: list[Skipped] = []
@@ -170,9 +191,28 @@ def evaluate_data(model: Model, data: ImageDataset) -> Evaluation:
     counts = confusion_counts(answers())
     unknown = {name: number for name, number in data.counts().items() if name not in known}
     if not counts:
-        raise DataError(f"the model knows none of the classes of the data: {', '.join(unknown)}")
+        raise DataError(
+            f"the model knows none of the classes of the data: {some(list(unknown))}; it knows {some(model.classes)}"
+        )
     return Evaluation(model.classes, counts, unknown, ())
 
 
-def _some(names: Sequence[str], limit: int = 10) -> str:
-    return ", ".join(names[:limit]) + (f", ... ({len(names)} in all)" if len(names) > limit else "")
+def label_names(classes: Sequence[str]) -> Callable[[int], str]:
+    """What labels without names mean to a model: its classes may be called by them; else they are places among these.
+
+    Raises:
+        DataError: (the function) for a number that is no place.
+
+    """
+    if all(re.fullmatch(r"(class )?\d+", name) for name in classes):
+        return lambda label: str(label) if str(label) in classes else f"class {label}"
+
+    def by_place(label: int) -> str:
+        if label >= len(classes):
+            raise DataError(
+                f"there is a label {label}, and the model has {len(classes)} classes, 0 to {len(classes) - 1}: say "
+                "with classes=[...] what the labels are called"
+            )
+        return classes[label]
+
+    return by_place

@@ -22,11 +22,12 @@ from torch import Tensor, nn
 
 from remix._version import __version__
 from remix.learning import Model
-from remix.networks import Classifier, ExactHead, ExactLinearHead, create_backbone, described_head
+from remix.networks import Classifier, ExactHead, ExactLinearHead, create_backbone, described_head, list_backbones
 from remix.networks.probe import evaluating
 from remix.networks.weights import classifier_of, published_keys
 from remix.statistics.storage import serialised
 from remix.support.files import written_whole
+from remix.support.global_random import undisturbed
 
 __all__ = ["SUFFIXES", "Exported", "Plain", "PlainNetwork", "card", "export", "probe"]
 
@@ -58,6 +59,7 @@ class Exported:
     images: int
 
 
+@undisturbed()
 def export(model: Model, format: str, out: str | Path) -> Exported:
     """Write a model as a plain network and compare its answers with the model's on random images.
 
@@ -266,6 +268,11 @@ def _as_torch(model: Model) -> Plain:
 
 def _as_safetensors(model: Model) -> Plain:
     """The state dict with the key names that are usual for the network, and the note of `card` beside it as JSON."""
+    if model.backbone not in list_backbones():
+        raise ValueError(
+            f"safetensors hold weights alone, and no function is registered to build {model.backbone!r} with them "
+            "(remix.networks.register_backbone): export to onnx or torch (.pt2)"
+        )
     network = PlainNetwork(model)
     if model.classifier.head.at is None and not isinstance(network.fc, nn.Linear):
         kind = model.classifier.head.kind

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +18,8 @@ from remix.deploy.advice import untrained
 from remix.deploy.dream_options import DreamOptions
 from remix.deploy.dream_plan import make_plan
 from remix.deploy.joint import check_old_images, train_jointly
-from remix.deploy.recipe import LearnSettings, auto_method, step_methods
+from remix.deploy.learning_monitor import dream_bar, learning_bar
+from remix.deploy.recipe import LearnSettings, auto_method, check_step_method, step_methods
 from remix.deploy.step import exact_step, learn_step, opened
 from remix.learning import LearnStep, Model, Monitor, Team, load_model, save_model
 from remix.methods import create_method
@@ -25,6 +28,7 @@ from remix.networks.adapt import BlockPath
 
 if TYPE_CHECKING:
     from remix.deploy.evaluation import Evaluation
+    from remix.deploy.export import Exported
     from remix.deploy.prediction import Predictions
 
 __all__ = ["Learner", "load"]
@@ -51,7 +55,8 @@ class Learner:
         head: linear or cosine, or one of your own.
         mean, std: per channel, of images within 0..1; by default those of ImageNet for colour, 0 and 1 for grey.
         device: where to learn: auto, cpu, cuda or mps. The model itself comes back to the processor.
-        monitor: told of everything that happens.
+        progress: whether to show a progress bar, in a terminal or a notebook.
+        monitor: told of everything that happens, instead.
         settings: any of `LearnSettings`: freeze, epochs, lr, samples, size, batch, versions, flip, holdout, patience,
             covariance, minimum, similar_names, seed.
 
@@ -81,11 +86,12 @@ class Learner:
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
         device: str = "auto",
+        progress: bool = False,
         monitor: Monitor | None = None,
         **settings: Any,
     ) -> None:
-        self.settings = _settings(LearnSettings(), settings)
-        self.method = _checked_method(method)
+        self.settings = LearnSettings().changed(settings)
+        self.method = check_step_method(method)
         if isinstance(backbone, str):
             if blocks is not None or input_shape is not None:
                 raise ValueError(
@@ -98,18 +104,22 @@ class Learner:
                 raise ValueError("options, weights and size go with a backbone's name; a module has its own")
             self._network = open_module(backbone, blocks, input_shape, mean, std)
         create_head(head, 1)  # raises for an unknown one
-        self.head, self.device, self.monitor = head, device, monitor
+        self.head, self.device, self.progress, self.monitor = head, device, progress, monitor
         self._model: Model | None = None
         self._team: Team | None = None
 
     @classmethod
-    def of(cls, model: Model, *, device: str = "auto", monitor: Monitor | None = None, **settings: Any) -> Learner:
+    def of(
+        cls, model: Model, *, device: str = "auto", progress: bool = False, monitor: Monitor | None = None,
+        **settings: Any,
+    ) -> Learner:  # fmt: skip
         """Go on with a model; ``load`` does this with a file."""
         learner = cls.__new__(cls)
-        learner.settings = _settings(LearnSettings(), settings)
+        learner.settings = LearnSettings().changed(settings)
         learner.method = model.history[-1].method if model.history else "remix"
         learner.method = learner.method if learner.method in step_methods() else "remix"
-        learner.head, learner.device, learner.monitor, learner._team = model.classifier.head.kind, device, monitor, None
+        learner.head, learner.device, learner._team = model.classifier.head.kind, device, None
+        learner.progress, learner.monitor = progress, monitor
         learner._model, learner._network = model, opened(model)
         return learner
 
@@ -127,7 +137,9 @@ class Learner:
         options: Mapping[str, Any] | None = None,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
+        method: str = "remix",
         device: str = "auto",
+        progress: bool = False,
         monitor: Monitor | None = None,
         **settings: Any,
     ) -> Learner:
@@ -136,7 +148,8 @@ class Learner:
         Args:
             model: the trained network, head included. It is copied.
             data: images that are still there, of its classes, to measure statistics on; None if there are none. Then
-                images are dreamed from the network's BatchNorm statistics, and priors are diagonal.
+                images are dreamed from the network's BatchNorm statistics, if the method needs any, and priors are
+                diagonal.
             classes: names of its outputs, in their order.
             blocks: its block modules in order, as paths; not needed for networks of REMIX.
             input_shape: (C, H, W) of one image; not needed for networks of REMIX.
@@ -145,19 +158,21 @@ class Learner:
                 (``remix.networks.register_backbone``).
             options: of that function.
             mean, std: of the images it was trained on, per channel, of values within 0..1.
-            device, monitor, settings: as for a new learner.
+            method: of the steps to come. One with an exact head (auto, lda, ...) solves it from the data, in place of
+                the network's own.
+            device, progress, monitor, settings: as for a new learner.
 
         Raises:
             TypeError, ValueError: if the network cannot be divided into blocks and a linear head, or data and names do
                 not fit it; the message says what to do.
 
         """
-        chosen = _settings(LearnSettings(), settings)
+        chosen, method = LearnSettings().changed(settings), check_step_method(method)
         adopted = adopted_model(
             model, data, tuple(classes), blocks=blocks, input_shape=input_shape, head=head, name=backbone,
-            options=options or {}, mean=mean, std=std, settings=chosen, monitor=monitor,
+            options=options or {}, mean=mean, std=std, method=method, settings=chosen, monitor=monitor,
         )  # fmt: skip
-        learner = cls.of(adopted, device=device, monitor=monitor, **settings)
+        learner = cls.of(adopted, device=device, progress=progress, monitor=monitor, **settings)
         # What is frozen was settled now.
         learner.settings = replace(chosen, freeze=None, size=None)
         return learner
@@ -208,7 +223,7 @@ class Learner:
             ValueError: for one that cannot be used here.
 
         """
-        if _checked_method(method) != "auto" or not self.history:
+        if check_step_method(method) != "auto" or not self.history:
             self.method = method
 
     def learn(
@@ -235,9 +250,8 @@ class Learner:
         """
         if "size" in changes and not self.history:
             raise ValueError("the size of images is chosen with the network: remix.Learner(..., size=...)")
-        settings = _settings(
-            self.settings if not self.history else replace(self.settings, freeze=None, size=None), changes
-        )
+        usual = self.settings if not self.history else replace(self.settings, freeze=None, size=None)
+        settings = usual.changed(changes)
         return self.learn_intake(self.intake(data, classes, settings), settings, extend=extend, name=name or "")
 
     def intake(self, data: Any, classes: Sequence[str] | None = None, settings: LearnSettings | None = None) -> Intake:
@@ -249,11 +263,13 @@ class Learner:
 
     def learn_intake(self, data: Intake, settings: LearnSettings, *, extend: bool = False, name: str = "") -> LearnStep:
         """The step itself, on data that were read."""
-        self._team = self._team or _team(self.device)
-        model = learn_step(
-            self._network, self._model, data, self.method, settings, extend=extend, name=name, head=self.head,
-            team=self._team, monitor=self.monitor,
-        )  # fmt: skip
+        self._team = self._team or Team.on(self.device)
+        plain = self.monitor is not None or not self.progress
+        with nullcontext(self.monitor) if plain else learning_bar(bool(self.history) and self.dreams) as monitor:
+            model = learn_step(
+                self._network, self._model, data, self.method, settings, extend=extend, name=name, head=self.head,
+                team=self._team, monitor=monitor,
+            )  # fmt: skip
         self._model, self._network = model, opened(model)
         self.skipped = data.skipped
         self.method = model.history[-1].method if self.method == "auto" else self.method
@@ -275,7 +291,7 @@ class Learner:
 
         """
         check_old_images(self.model, old)
-        self._team = self._team or _team(self.device)
+        self._team = self._team or Team.on(self.device)
         model = train_jointly(self.model, old, new, self.settings, self._team, self.monitor)
         return Learner.of(model, device=self.device)
 
@@ -288,12 +304,23 @@ class Learner:
         return predict(self.model, images, top)
 
     def evaluate(self, data: Any, classes: Sequence[str] | None = None) -> Evaluation:
-        """Accuracy per class and confusions on labelled images of any kind that `learn` takes."""
-        from remix.deploy.evaluation import evaluate_data, evaluate_folder
+        """Accuracy per class and confusions on labelled images of any kind that `learn` takes.
+
+        Args:
+            data: images with labels.
+            classes: names by label. Without them, and where the data bring none, numbers are places in ``classes`` of
+                this learner, or what its classes are called if these are numbers (``7``, ``class 7``).
+
+        Raises:
+            DataError: for data that cannot be used; says why.
+
+        """
+        from remix.deploy.evaluation import evaluate_data, evaluate_folder, label_names
 
         if isinstance(data, str | Path):
             return evaluate_folder(self.model, data)
-        tested = take_in(data, self.preprocessing, classes=classes, holdout=0.0).train
+        called = label_names(self.model.classes)
+        tested = take_in(data, self.preprocessing, classes=classes, holdout=0.0, called=called).train
         return evaluate_data(self.model, tested)
 
     def dream(
@@ -310,7 +337,28 @@ class Learner:
         """
         wanted = None if classes is None else ((classes,) if isinstance(classes, str) else tuple(classes))
         plan = make_plan(self.model, DreamOptions(wanted or self.classes, n, steps=steps, seed=seed))
-        return plan.images(self.monitor.inversion if self.monitor else None)
+        if self.monitor is not None or not self.progress:
+            return plan.images(self.monitor.inversion if self.monitor else None)
+        with dream_bar(plan) as progress:
+            return plan.images(progress)
+
+    def export(self, path: str | Path) -> Exported:
+        """Write a plain network for serving, without statistics, and check that it gives the same answers.
+
+        Args:
+            path: of the file; its ending says the format, as of ``remix export``: .onnx, .pt2 or .safetensors.
+
+        Raises:
+            ValueError: for another ending, or a network that cannot be written so; nothing is written then.
+            OSError: if the file cannot be written; what was there before is unchanged.
+
+        """
+        from remix.deploy.export import SUFFIXES, export
+
+        formats = {suffix: name for name, suffix in SUFFIXES.items()}
+        if (ending := Path(path).suffix) not in formats:
+            raise ValueError(f"{path} must end in one of {', '.join(formats)}, which says what to write")
+        return export(self.model, formats[ending], path)
 
     def save(self, path: str | Path) -> None:
         """Write everything to one file, whole or not at all.
@@ -321,6 +369,17 @@ class Learner:
 
         """
         save_model(path, self.model)
+
+    def __repr__(self) -> str:
+        about = f"Learner of {self._network.name}, method {self.method}"
+        return f"{about}, nothing learned yet" if self._model is None else f"{about}\n{self._model!r}"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Learner:
+        """One that learns by itself; device and monitor are the same."""
+        twin = Learner.__new__(Learner)
+        memo |= {id(self): twin, id(self._team): self._team, id(self.monitor): self.monitor}
+        twin.__dict__ = copy.deepcopy(self.__dict__, memo)
+        return twin
 
 
 def load(path: str | Path, *, device: str = "auto", **settings: Any) -> Learner:
@@ -334,36 +393,8 @@ def load(path: str | Path, *, device: str = "auto", **settings: Any) -> Learner:
     return Learner.of(load_model(path), device=device, **settings)
 
 
-def _settings(base: LearnSettings, changes: Mapping[str, Any]) -> LearnSettings:
-    known = list(LearnSettings.__dataclass_fields__)
-    for key in changes:
-        if key not in known:
-            raise ValueError(f"there is no setting {key!r}; there are: {', '.join(known)}")
-    return replace(base, **changes)
-
-
-def _checked_method(method: str) -> str:
-    known = step_methods()
-    if method not in known:
-        hint = ": learn all classes in one step for that" if method == "joint" else ""
-        raise ValueError(f"method {method!r} cannot be used here{hint}; there are: {', '.join(known)}")
-    return method
-
-
 def _usual_size(name: str, options: Mapping[str, Any]) -> int | None:
     """Of networks made for photographs of 224 pixels, a smaller one."""
     usual: Any = backbone_options(name).get("input_shape")
     photographs = isinstance(usual, Sequence) and usual[1] == 224 and "input_shape" not in options
     return _PHOTO_SIZE if photographs else None
-
-
-def _team(device: str) -> Team:
-    """One process on one device. Raises ValueError for one that is not there."""
-    from lightning_fabric import Fabric
-
-    if device == "cpu":
-        return Team()
-    try:
-        return Team(Fabric(accelerator=device, devices=1))
-    except Exception as error:
-        raise ValueError(f"the device {device!r} cannot be used: {str(error).splitlines()[0]}") from error

@@ -19,11 +19,14 @@ from remix.data import Preprocessing, Skipped, UnreadableImage
 from remix.data.folder import files_below
 from remix.learning import Model
 from remix.networks.probe import evaluating
+from remix.support.text import counted, printable
 
 __all__ = ["FilePredictions", "Predictions", "decoded", "find_images", "predict", "predict_files", "probabilities"]
 
+_SHOWN = 10  # images
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Predictions:
     """The most probable classes of every image, the most probable first.
 
@@ -40,6 +43,14 @@ class Predictions:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def __repr__(self) -> str:
+        """The classes of the first images, with their probabilities."""
+        lines = [f"Predictions of {counted(len(self), 'image')}"]
+        for number, (names, chances) in enumerate(zip(self.names[:_SHOWN], self.probabilities.tolist(), strict=False)):
+            told = ", ".join(f"{printable(name)} {100 * p:.1f} %" for name, p in zip(names, chances, strict=True))
+            lines.append(f"  {number}: {told}")
+        return "\n".join(lines + ["  ..."] * (len(self) > _SHOWN))
 
 
 def predict(model: Model, images: Any, top: int = 5, batch: int = 32) -> Predictions:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from remix.data import Augment
@@ -13,7 +14,9 @@ from remix.methods import create_method, list_methods, method_class
 from remix.networks import Backbone
 from remix.networks.probe import block_shapes
 
-__all__ = ["LearnSettings", "Recipe", "auto_method", "frozen_blocks", "make_recipe", "step_methods"]
+__all__ = [
+    "LearnSettings", "Recipe", "auto_method", "check_step_method", "frozen_blocks", "make_recipe", "step_methods",
+]  # fmt: skip
 
 _SMALL = 5000  # images: so few do not train the lower blocks of a network better than they are
 
@@ -78,6 +81,14 @@ class LearnSettings:
             PriorSettings(self.prior)  # raises for an unknown one
         if self.seed < 0:
             raise ValueError(f"seed must not be negative, got {self.seed}")
+
+    def changed(self, changes: Mapping[str, Any]) -> LearnSettings:
+        """With other values of some. Raises ValueError for a setting that there is not."""
+        known = list(LearnSettings.__dataclass_fields__)
+        for key in changes:
+            if key not in known:
+                raise ValueError(f"there is no setting {key!r}; there are: {', '.join(known)}")
+        return replace(self, **changes)
 
     def held_out(self, exact: bool = False) -> float:
         """The fraction to hold out, of a step in which an exact head is all that is learned, or of any other."""
@@ -237,6 +248,15 @@ def make_recipe(
 def step_methods() -> list[str]:
     """The methods that can go on from a model file."""
     return [name for name in list_methods() if method_class(name).by_steps]
+
+
+def check_step_method(method: str) -> str:
+    """The method, if it is among these. Raises ValueError."""
+    known = step_methods()
+    if method not in known:
+        hint = ": learn all classes in one step for that" if method == "joint" else ""
+        raise ValueError(f"method {method!r} cannot be used here{hint}; there are: {', '.join(known)}")
+    return method
 
 
 def _falling(epochs: int, lr: float) -> Training:

@@ -26,6 +26,7 @@ from remix.learning.trainer import BestEpoch, Monitor, StageState, Trainer
 from remix.networks import Backbone, Classifier, Items, frozen_copy
 from remix.networks.probe import evaluating
 from remix.statistics import Memory
+from remix.support.global_random import undisturbed
 
 __all__ = ["Engine", "InterruptedInversion"]
 
@@ -182,6 +183,10 @@ class Engine:
             safe_point: called whenever the engine can be saved such that going on gives the same result.
 
         """
+        with undisturbed(self.seed + self.tasks):
+            self._learn(task, safe_point)
+
+    def _learn(self, task: Task, safe_point: Callable[[], None]) -> None:
         self.present = task.train
         self.notes, self.estimates = [], {}
         self._phase(0, "prepare", lambda: self._prepare(task), safe_point)

@@ -12,6 +12,7 @@ from typing import Any
 
 from remix._version import __version__
 from remix.statistics.records import is_count
+from remix.support.text import counted
 
 __all__ = ["LearnStep", "check_class_names", "check_history", "check_step_name"]
 
@@ -36,14 +37,14 @@ def _now() -> str:
     return now.isoformat(timespec="seconds")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LearnStep:
     """One step of learning.
 
     Attributes:
         classes: names of the classes that were learned or extended.
         images: training images of each of them.
-        method: that was used, such as "remix", "adopt" or "measure".
+        method: that was used, such as "remix" or "measure".
         accuracies: in percent, by what was tested, such as "new classes, held out".
         extended: those of ``classes`` that the model knew before.
         name: that the person gave to the step.
@@ -86,6 +87,16 @@ class LearnStep:
         for note in self.notes:
             _check_text("a note", note, _LONGEST_NOTE)
         _check_date(self.date)
+
+    def __repr__(self) -> str:
+        """A line, and one for every note."""
+        return "\n".join([f"LearnStep: {self.told()}", *(f"  note: {note}" for note in self.notes)])
+
+    def told(self) -> str:
+        """The step in a line."""
+        images = f"{counted(len(self.classes), 'class')}, {counted(sum(self.images), 'image')}"
+        accuracies = "".join(f", {value:.1f} % right ({what})" for what, value in self.accuracies.items())
+        return f"{self.name}: " * bool(self.name) + f"{self.method}, {images}{accuracies}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, texts and lists, for JSON."""

@@ -19,8 +19,9 @@ from remix.networks.probe import evaluating, probe_images
 from remix.networks.weights import check_numbers
 from remix.statistics import DamagedFileError, Memory, StoredTensor, check_layers, read_file, read_header, write_file
 from remix.statistics.statistic import statistic_classes
+from remix.support.global_random import undisturbed
 from remix.support.machine import out_of_memory
-from remix.support.text import did_you_mean, printable
+from remix.support.text import counted, did_you_mean, printable, some
 
 __all__ = ["KIND", "OLDEST", "VERSION", "Model", "load_model", "save_model"]
 
@@ -32,7 +33,7 @@ _LARGEST_LOGIT = 1e12  # of random images; photographs may give some more, and t
 _LARGEST_SIDE = 1024  # pixels: the network is run once to check its statistics, and a file must not choose the cost
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Model:
     """A classifier, the names of its classes, how images are prepared for it, and what is remembered of its data.
 
@@ -78,6 +79,16 @@ class Model:
         memory, backbone = self.memory or Memory(), self.classifier.backbone
         _check_memory(memory, backbone, self.classes)
         _check_answers(self.classifier, check_layers(memory.layers, backbone))
+
+    def __repr__(self) -> str:
+        """What it is, in a few lines."""
+        channels, height, width = self.preprocessing.shape
+        head = self.classifier.head.kind
+        lines = [
+            f"Model of {counted(len(self.classes), 'class')}: {some(self.classes)}",
+            f"  network {self.backbone}, {head} head, images of {channels} x {height} x {width}",
+        ]
+        return "\n".join(lines + [f"  step {i}: {step.told()}" for i, step in enumerate(self.history, 1)])
 
     def to(self, device: torch.device) -> Model:
         """The same model on another device; its network is moved, not copied."""
@@ -251,6 +262,7 @@ def _architecture(content: Any) -> tuple[str, dict[str, Any]]:
     return described["name"], {str(key): _unlisted(value) for key, value in described["options"].items()}
 
 
+@undisturbed()
 def _classifier(name: str, options: dict[str, Any], head: Any, weights: dict[str, Tensor]) -> Classifier:
     check_numbers(weights)
     backbone: Backbone = create_backbone(name, **options)

@@ -36,6 +36,18 @@ class Team:
             fabric = Fabric(accelerator="cpu", devices=1)
         self.fabric = fabric
 
+    @classmethod
+    def on(cls, device: str) -> Team:
+        """One process on one device, such as auto, cpu or mps. Raises ValueError for one that is not there."""
+        from lightning_fabric import Fabric
+
+        if device == "cpu":
+            return cls()
+        try:
+            return cls(Fabric(accelerator=device, devices=1))
+        except Exception as error:
+            raise ValueError(f"the device {device!r} cannot be used: {str(error).splitlines()[0]}") from error
+
     @property
     def device(self) -> torch.device:
         """Where networks and batches belong."""

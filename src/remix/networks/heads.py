@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, normalize
 
 from remix.networks.backbone import Backbone
+from remix.support.global_random import undisturbed
 from remix.support.registry import Registry
 
 __all__ = [
@@ -124,6 +125,7 @@ def create_head(name: str, feature_dim: int, **options: Any) -> Head:
     return _HEADS.find(name)(feature_dim, **options)
 
 
+@undisturbed()
 def described_head(feature_dim: int, described: Mapping[str, Any]) -> Head:
     """The head that a description is of. Raises ValueError."""
     return head_class_of(described).from_description(feature_dim, described)

@@ -18,6 +18,7 @@ from remix.networks.heads import LinearHead
 from remix.networks.registry import register_backbone
 from remix.networks.transformer import KINDS, Kind, Transformer, architecture
 from remix.networks.weights import check_numbers
+from remix.support.global_random import undisturbed
 
 __all__ = [
     "ImageModel", "MissingPackageError", "from_folder", "library", "load_pretrained", "open_image_model", "quiet",
@@ -82,6 +83,7 @@ def from_folder(
     return open_image_model(place, input_shape, view, adapter=adapter).backbone
 
 
+@undisturbed()
 def open_image_model(
     place: str,
     input_shape: tuple[int, int, int] | None = None,
@@ -121,8 +123,7 @@ def open_image_model(
     options: dict[str, Any] = {"config": architecture(config), "input_shape": tuple(shape), "view": view}
     if adapter is not None:
         options["adapter"] = adapter
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with undisturbed(0):
         backbone = Transformer(**options)
     state = _state(kind, model)
     check_numbers(state)
@@ -158,7 +159,7 @@ def load_pretrained(loader: Any, place: str, config: Any, optional: str | None =
 
     """
     try:
-        with quiet(), torch.random.fork_rng(devices=[]):
+        with quiet(), undisturbed():
             model, told = loader.from_pretrained(
                 place, config=config, local_files_only=_folder(place) is not None, use_safetensors=True,
                 dtype=torch.float32, output_loading_info=True,

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import torch
 
 from remix.networks.backbone import Backbone
+from remix.support.global_random import undisturbed
 from remix.support.text import did_you_mean
 
 Factory = TypeVar("Factory", bound=Callable[..., Any])
@@ -82,11 +83,9 @@ def create_backbone(name: str, **options: object) -> Backbone:
 
 def seeded_backbone(name: str, seed: int, **options: object) -> Backbone:
     """The same with first weights that a seed decides, whether or not the backbone takes a ``generator``."""
-    if "generator" in backbone_options(name):
-        return create_backbone(name, **options, generator=torch.Generator().manual_seed(seed))
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return create_backbone(name, **options)
+    own = {"generator": torch.Generator().manual_seed(seed)} if "generator" in backbone_options(name) else {}
+    with undisturbed(seed):
+        return create_backbone(name, **options, **own)
 
 
 def _find(name: str) -> Callable[..., Backbone]:

@@ -15,6 +15,7 @@ from remix.networks.backbone import Backbone
 from remix.networks.cifar_resnet import CifarResNet
 from remix.networks.heads import Classifier, LinearHead
 from remix.networks.registry import backbone_options, create_backbone
+from remix.support.global_random import undisturbed
 from remix.support.machine import out_of_memory
 
 _HEAD_KEY = re.compile(r"(?:fc|linear|head)\.(weight|bias)")
@@ -40,6 +41,7 @@ def load_classifier(name: str, path: str | Path, **options: object) -> Classifie
     return classifier_of(name, read_weights(path), path, **options)
 
 
+@undisturbed()
 def classifier_of(name: str, weights: Mapping[str, Tensor], source: str | Path, **options: object) -> Classifier:
     """The same from tensors that were read from ``source`` already."""
     plain = _without_prefix(weights)
@@ -57,6 +59,7 @@ def file_options(name: str, path: str | Path) -> dict[str, object]:
     return _usual_options(name, _without_prefix(read_weights(path)))
 
 
+@undisturbed()
 def load_weights(backbone: Backbone, path: str | Path) -> LinearHead | None:
     """Load a file's weights into a backbone, in place, in the backbone's own dtype and on its device.
 

@@ -1,10 +1,12 @@
-"""Showing how a long run goes: a live bar in a terminal, plain lines elsewhere."""
+"""Showing how a long run goes: a live bar in a terminal, a line that changes in a notebook, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from importlib import import_module
 from types import TracebackType
+from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -16,6 +18,7 @@ from remix.support.text import printable
 __all__ = ["Display", "duration", "say"]
 
 _QUIET, _PATIENCE = 5.0, 60.0  # seconds between plain lines: at least, and where little happens
+_OFTEN, _BAR = 0.25, 24  # seconds between changes in a notebook, and letters of its bar
 _STEP = 0.05  # of all the work, worth a plain line
 
 
@@ -53,17 +56,25 @@ class Display:
         self._task = self._bar.add_task("starting", total=1.0, left="")
         self._terms = Text(style="dim")
         self._live: Live | None = None
+        self._cell: Any = None
 
     def __enter__(self) -> Display:
         if self.console.is_terminal:
             self._live = Live(Group(self._bar, self._terms), console=self.console, refresh_per_second=8, transient=True)
             self._live.start()
+        elif self.console.is_jupyter:
+            display = import_module("IPython.display").display  # not rich's, which needs widgets
+            self._cell = display(_as_text("starting"), raw=True, display_id=True)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
         if self._live is not None:
             self._live.stop()
             self._live = None
+        if self._cell is not None:
+            how = "done in" if kind is None else "stopped after"
+            self._cell.update(_as_text(f"{how} {duration(self.elapsed)}"), raw=True)
+            self._cell = None
 
     @property
     def elapsed(self) -> float:
@@ -91,6 +102,13 @@ class Display:
             return
         now = time.monotonic()
         pause, progress = now - self._printed[0], done - self._printed[1]
+        if self._cell is not None:
+            if last or pause >= _OFTEN:
+                self._printed = (now, done)
+                bar = ("█" * round(_BAR * done)).ljust(_BAR, "░")
+                parts = [f"{bar} {100 * done:3.0f} %", printable(what), values, left]
+                self._cell.update(_as_text("  ".join(part for part in parts if part)), raw=True)
+            return
         if last or pause >= _PATIENCE or (pause >= _QUIET and progress >= _STEP):
             self._printed = (now, done)
             parts = [f"{100 * done:3.0f} %", what, values, left]
@@ -105,3 +123,8 @@ class Display:
         if made <= 0 or self.elapsed < 1:
             return ""
         return f"{duration(self.elapsed * (1 - done) / made)} left"
+
+
+def _as_text(line: str) -> dict[str, str]:
+    """A line as notebooks take it."""
+    return {"text/plain": line}

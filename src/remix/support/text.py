@@ -12,6 +12,7 @@ from typing import Any
 
 __all__ = [
     "as_csv", "as_latex", "as_markdown", "as_table", "counted", "csv_cell", "did_you_mean", "printable", "shown",
+    "some",
 ]  # fmt: skip
 
 _LONGEST = 80  # letters of a value in a message
@@ -38,6 +39,11 @@ def counted(number: int, one: str, several: str = "") -> str:
     """A number of things: "1 class", "1,200 classes"; ``several`` where that is not the usual plural."""
     plural = several or (f"{one}es" if one.endswith(("s", "ss", "x", "ch")) else f"{one}s")
     return f"{number:,} {one if number == 1 else plural}"
+
+
+def some(names: Sequence[str], most: int = 10) -> str:
+    """The first of many names, and how many there are."""
+    return ", ".join(map(printable, names[:most])) + (f", ... ({len(names):,} in all)" if len(names) > most else "")
 
 
 def csv_cell(value: object) -> str:

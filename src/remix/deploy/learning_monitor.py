@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
+from rich.console import Console
+
+from remix.deploy.dream_plan import DreamPlan
 from remix.inversion import Progress
 from remix.learning import EpochReport, Monitor
 from remix.support.display import Display
 
-__all__ = ["LearningMonitor"]
+__all__ = ["LearningMonitor", "dream_bar", "learning_bar"]
 
 _DREAMING = 0.4  # of a later step, roughly
 _MEASURING = 0.05
+
+
+@contextmanager
+def learning_bar(dreams: bool) -> Iterator[Monitor]:
+    """A monitor that shows how far a step is; see `LearningMonitor`."""
+    with Display(Console()) as display:
+        yield LearningMonitor(display, dreams)
+
+
+@contextmanager
+def dream_bar(plan: DreamPlan) -> Iterator[Callable[[Progress], None]]:
+    """Shows how far dreams are."""
+    with Display(Console()) as display:
+
+        def show(progress: Progress) -> None:
+            step = progress.step
+            what = f"dreaming, {progress.phase}, step {step.step + 1} of {step.steps}"
+            display.show(what, plan.done(progress), {"loss": step.loss})
+
+        yield show
 
 
 class LearningMonitor(Monitor):
