@@ -10,7 +10,7 @@ from typing import Any
 from remix.learning import LearnStep, Model, load_model
 from remix.learning.model_file import KIND, OLDEST, VERSION
 from remix.methods import method_class
-from remix.statistics import ClassSums, FileHeader, read_header
+from remix.statistics import ClassSums, FileHeader, ScatterKind, read_header
 
 __all__ = [
     "KINDS", "ClassEntry", "Inspection", "KindTotal", "StoredPart", "as_plain", "inspect_file", "single_images",
@@ -127,8 +127,13 @@ class Inspection:
         sums = None if self.model.memory is None else self.model.memory.get(ClassSums.name)
         if sums is None or sums.scatter.kind == "none":
             return {}
-        others = ("dense", "laplace", "diagonal") if hasattr(method_class(sums.method), "covariance") else ()
-        return {kind: sums.scatter.bytes(kind) for kind in dict.fromkeys((sums.scatter.kind, *others))}
+        others: tuple[ScatterKind, ...] = ()
+        if hasattr(method_class(sums.method), "covariance"):
+            others = ("dense", "diagonal") if sums.own else ("dense", "laplace", "diagonal")
+        return {
+            kind: sum(part.scatter.bytes(kind) for part in (sums.parts if kind != "laplace" else (sums,)))
+            for kind in dict.fromkeys((sums.scatter.kind, *others))
+        }
 
 
 def single_images(model: Model) -> list[str]:
@@ -209,7 +214,7 @@ def _kind(name: str) -> str:
     if part == "layers":
         return _LAYER_PARTS[key.rpartition("/")[2].rpartition(".")[2]]  # laplace-paper.diag is a diag
     if part == "sums":
-        return _SUM_PARTS.get(key, "Laplace covariance")
+        return _SUM_PARTS.get(key.rpartition("/")[2], "Laplace covariance")  # 1/mean is that of the second step
     return {"gaussians": "class Gaussians", "selectors": "selectors"}[part]
 
 

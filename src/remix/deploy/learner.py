@@ -15,6 +15,7 @@ from remix.data import ImageDataset, Preprocessing, Skipped
 from remix.data.intake import Intake, take_in
 from remix.deploy.adoption import adopted_model
 from remix.deploy.advice import untrained
+from remix.deploy.classes import back_to, change_classes
 from remix.deploy.dream_options import DreamOptions
 from remix.deploy.dream_plan import make_plan
 from remix.deploy.joint import check_old_images, train_jointly
@@ -58,7 +59,7 @@ class Learner:
         progress: whether to show a progress bar, in a terminal or a notebook.
         monitor: told of everything that happens, instead.
         settings: any of `LearnSettings`: freeze, epochs, lr, samples, size, batch, versions, flip, holdout, patience,
-            covariance, minimum, similar_names, seed.
+            covariance, minimum, removable, similar_names, seed.
 
     Raises:
         ValueError: for names, options or settings that do not exist or do not fit.
@@ -294,6 +295,22 @@ class Learner:
         self._team = self._team or Team.on(self.device)
         model = train_jointly(self.model, old, new, self.settings, self._team, self.monitor)
         return Learner.of(model, device=self.device)
+
+    # --- keeping house ---
+
+    def change_classes(
+        self, *, rename: Mapping[str, str] | None = None, remove: Sequence[str] = (),
+        merge: Mapping[str, Sequence[str]] | None = None,
+    ) -> tuple[str, ...]:  # fmt: skip
+        """Rename, remove or merge classes; see `remix.deploy.classes`. Returns what still mixes removed ones in."""
+        model, stays = change_classes(self.model, rename, remove, merge)
+        self._model, self._network = model, opened(model)
+        return stays
+
+    def back_to(self, step: int) -> None:
+        """Undo all steps after this one, as far as the model allows. Raises ValueError if it does not."""
+        model = back_to(self.model, step)
+        self._model, self._network = model, opened(model)
 
     # --- use ---
 

@@ -44,6 +44,8 @@ class LearnSettings:
         prior: kind of covariance that dreams are held to, such as laplace or dense; laplace by default.
         covariance: of the features, that the method lda keeps: auto, dense, laplace or diagonal.
         minimum: fewest images of a class that an exact head takes; 1 by default.
+        removable: whether an exact head keeps the scatter of every class by itself, so that a class can be removed
+            without a trace. Only in the first step; a model keeps it.
         similar_names: whether names of classes may differ in case or spaces only.
         seed: of everything random.
 
@@ -65,6 +67,7 @@ class LearnSettings:
     prior: str | None = None
     covariance: str | None = None
     minimum: int | None = None
+    removable: bool = False
     similar_names: bool = False
     seed: int = 0
 
@@ -209,7 +212,9 @@ def make_recipe(
     lr = settings.lr or (0.004 if tuned else 0.05)
     flip = channels == 3 if settings.flip is None else settings.flip
     first = _falling(epochs, lr)
-    wanted = {"covariance": settings.covariance, "minimum": settings.minimum}
+    wanted = {
+        "covariance": settings.covariance, "minimum": settings.minimum, "removable": settings.removable or None,
+    }  # fmt: skip
     if unused := [
         name for name, value in wanted.items() if value is not None and not hasattr(method_class(method), name)
     ]:
