@@ -289,4 +289,4 @@ def _check_size(kind: ScatterKind, own: bool, dim: int, classes: int) -> None:
 def _told_bytes(sums: ClassSums) -> str:
     size = sum(part.scatter.bytes(sums.scatter.kind) for part in sums.parts)
     one = 8 * Scatter.numbers(sums.scatter.kind, sums.dim) * len(sums.parts)
-    return f"removable: the scatter of each class takes {size:,} bytes; one of all classes would take {one:,}"
+    return f"removable: the scatter of each class takes {size:,} bytes; one of all would take {one:,}"
