@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 
 import pytest
 import torch
@@ -17,6 +19,7 @@ from remix.statistics import ClassSums
 from tests.deploy.small import NAMES, NETWORK, digits, learner, weights_of
 
 HEADS = ("ncm", "lda", "fecam", "ranpac")
+STORED = Path(__file__).parent.parent / "learning" / "files"
 STEPS = (([0, 1, 2], 10), ([3], 12), ([1, 4], 15))
 """Digits, and images of each."""
 
@@ -40,6 +43,7 @@ def dreaming():
     return found.model
 
 
+@cache
 def steps(trained, method, **changes) -> list[Model]:
     """The models after each of three steps: three digits, one, and further images of one with another."""
     found, models = remix.Learner(**NETWORK, method=method, weights=trained, **changes), []
@@ -141,24 +145,42 @@ def test_names_that_were_changed_and_classes_that_were_removed_stay_so_after_goi
 
 def test_more_than_ten_steps_are_kept_together_from_the_oldest_on(trained, monkeypatch):
     monkeypatch.setattr("remix.statistics.class_sums._APART", 2)
-    models = steps(trained, "lda")
+    models = steps.__wrapped__(trained, "lda")
     assert len(sums_of(models[-1]).steps) == 2
     assert_same_sums(back_to(models[-1], 2), models[1])
     with pytest.raises(ValueError, match="keeps the sums of steps 1 to 2 as one; use the file of that step"):
         back_to(models[-1], 1)
 
 
-def test_a_file_of_an_earlier_version_without_sums_of_steps_says_so_and_goes_on(trained):
-    last = steps(trained, "lda")[-1]
-    last.memory.keep(replace(sums_of(last), steps=()))  # as earlier versions kept them
+def test_a_file_of_an_earlier_version_without_sums_of_steps_says_so_and_goes_on():
+    last = remix.load(STORED / "model-v2-lda.remix").model
     assert any("cannot go back to step 2: the file keeps the sums of steps 1 to 3 as one" in s for s in abilities(last))
     with pytest.raises(ValueError, match="keeps the sums of steps 1 to 3 as one; use the file of that step"):
         back_to(last, 2)
     more = remix.Learner.of(last)
     more.learn(digits([6]), classes=NAMES)
     assert_same_head(back_to(more.model, 3), last)
-    merged, _ = change_classes(last, merge={"low": ["digit 0", "digit 4"]})
-    assert merged.classes == ("low", "digit 1", "digit 2", "digit 3")
+    merged, _ = change_classes(last, merge={"low": ["digit 0", "digit 3"]})
+    assert merged.classes == ("low", "digit 1", "digit 2")
+    assert sums_of(merged).counts == (10, 10, 5)
+    rest, stays = change_classes(last, remove=["digit 2"])
+    assert sums_of(rest).mixed == 4
+    assert any("the scatter of features is of all classes together" in one for one in stays)
+
+
+def test_a_model_of_an_earlier_version_without_sums_keeps_its_method_and_says_what_it_can_do():
+    old = remix.load(STORED / "model-v2.remix")
+    told = " ".join(abilities(old.model))
+    assert "cannot go back to step 1: only exact heads keep sums of their steps" in told
+    assert "classes cannot be merged in this model" in told
+    assert "if a class is removed, this stays: the weights of the network" in told
+    assert old.method == "remix"
+    name = old.classes[1]
+    old.change_classes(rename={old.classes[0]: "first"}, remove=[name])
+    assert old.classes[0] == "first"
+    assert name not in old.classes
+    assert old.model.memory.gaussians.labels == (0, 1, 2)
+    assert old.predict(digits([0])[0], top=1).names
 
 
 def test_a_fitted_covariance_and_trained_weights_cannot_be_undone(trained, dreaming):

@@ -113,7 +113,8 @@ class Inspection:
 
     def warnings(self) -> list[str]:
         """What should worry a person who wants to give the file away."""
-        few = [entry.name for entry in self.classes if entry.images and entry.images < _FEW]
+        least = _least_images(self.model)
+        few = [one.name for one in self.classes if one.images and min(one.images, least.get(one.label, _FEW)) < _FEW]
         told = single_images(self.model)
         if few:
             told.append(
@@ -137,16 +138,24 @@ class Inspection:
 
 
 def single_images(model: Model) -> list[str]:
-    """A sentence about classes of one image, whose sums are the features of that image; or none."""
-    sums = None if model.memory is None else model.memory.get(ClassSums.name)
-    counts = () if sums is None else zip(sums.labels, sums.counts, strict=True)
-    single = [model.classes[label] for label, count in counts if count == 1]
+    """A sentence about classes of which a step had one image, whose sums are the features of that image; or none."""
+    single = [model.classes[label] for label, count in sorted(_least_images(model).items()) if count == 1]
     if not single:
         return []
     return [
         f"the sums of {_listed(single)} are the features of one image each, as exactly as if that were kept: ask for "
         "more with --minimum (docs/privacy.md)"
     ]
+
+
+def _least_images(model: Model) -> dict[int, int]:
+    """By label, the fewest images of a class that sums are kept of by themselves."""
+    sums = None if model.memory is None else model.memory.get(ClassSums.name)
+    least: dict[int, int] = {}
+    for part in () if sums is None else sums.parts:
+        for label, count in zip(part.labels, part.counts, strict=True):
+            least[label] = min(count, least.get(label, count))
+    return least
 
 
 def inspect_file(path: str | Path) -> Inspection:

@@ -51,7 +51,7 @@ class Exact(Method):
         first: training of the first task of a network without weights; one that was trained before stays as it is.
         blocks: names of the blocks whose pooled outputs are used, instead of a choice.
         rooted: whether features are roots of unit length, instead of a choice.
-        minimum: fewest images that a class may have. The sums of a class of one image are its features.
+        minimum: fewest images of a class that a step may have. The sums of a class of one image are its features.
         removable: keep the scatter of every class by itself, so that all that is kept of a class can be taken out.
 
     """
@@ -144,9 +144,8 @@ class Exact(Method):
         assert engine.present is not None
         if engine.teacher is not None:
             _check_sums(self, engine)
-        known = {record.name for record in engine.memory.classes}
-        for name, count in engine.present.counts().items():
-            if 0 < count < self.minimum and name not in known:
+        for name, count in engine.present.counts().items():  # of known ones too: steps are kept apart
+            if 0 < count < self.minimum:
                 raise ValueError(
                     f"{name} has {count} image{'s' * (count > 1)} to learn from, and the least is {self.minimum} "
                     "(minimum): give it more, or leave it out"
