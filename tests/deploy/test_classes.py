@@ -120,6 +120,7 @@ def test_going_back_gives_the_model_as_it_was_after_the_step(method, trained, tm
         assert earlier.memory.classes == expected.memory.classes
         assert earlier.memory.tasks == expected.memory.tasks
         assert_same_sums(earlier, expected)
+        assert sums_of(earlier).describe() == sums_of(expected).describe()
         assert len(sums_of(earlier).parts) == step
         assert_same_head(earlier, expected)
         assert [one.classes for one in earlier.history] == [one.classes for one in expected.history]
@@ -191,6 +192,15 @@ def test_a_fitted_covariance_and_trained_weights_cannot_be_undone(trained, dream
         fitted.back_to(1)
     with pytest.raises(ValueError, match="only exact heads keep sums of their steps, others train weights; use the"):
         back_to(dreaming, 1)
+
+
+def test_a_step_that_trained_the_weights_since_cannot_be_undone(trained):
+    last = steps(trained, "lda")[-1]
+    history = (last.history[0], replace(last.history[1], method="remix"), last.history[2])
+    mixed = replace(last, history=history)
+    assert len(back_to(mixed, 2).classes) == 4
+    with pytest.raises(ValueError, match=r"cannot go back to step 1: .* others train weights"):
+        back_to(mixed, 1)
 
 
 @pytest.mark.parametrize("step", [0, 3, 4, -1])

@@ -212,15 +212,19 @@ def _earliest(model: Model) -> int:
     sums, latest = _sums(model), _steps(model)
     if sums is None:
         return latest
+    return max(latest - len(sums.parts) + 1, _last_trained(model))
+
+
+def _last_trained(model: Model) -> int:
+    """The last step that may have changed the weights, whatever its method; 0 if none has."""
     solved = [name for name in list_methods() if method_class(name).exact]
-    others = [number for number, step in enumerate(model.history, 1) if step.method not in solved]
-    return max([latest - len(sums.parts) + 1, *others])
+    return max((number for number, step in enumerate(model.history, 1) if step.method not in solved), default=0)
 
 
 def _no_way_back(model: Model, step: int) -> str:
     sums, latest = _sums(model), _steps(model)
     keep = f"the model cannot go back to step {step}"
-    if sums is None:
+    if sums is None or step < _last_trained(model):
         return f"{keep}: only exact heads keep sums of their steps, others train weights; use the file of that step"
     if sums.scatter.kind == "laplace":
         return f"{keep}: its Laplace covariance is fitted to all steps together; use the file of that step"

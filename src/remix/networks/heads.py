@@ -84,7 +84,7 @@ class Head(nn.Module):
 
     def without(self, labels: Collection[int]) -> Head:
         """A copy that does not know these classes; a task of which none is left is left out. Not of all classes."""
-        raise NotImplementedError(f"a head of the kind {self.kind!r} cannot lose a class")
+        raise ValueError(f"a head of the kind {self.kind!r} cannot lose a class")
 
     def _kept(self, labels: Collection[int]) -> list[list[int]]:
         """Of every task of which something is left without these classes, the labels of the others."""
