@@ -1,110 +1,29 @@
-"""Classes of a model are renamed, removed and merged, and steps undone: exactly, or a sentence says why not."""
+"""Classes of a model are renamed and merged, and steps undone: exactly, or a sentence says why not."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
 
 import remix
 from remix.deploy.classes import abilities, back_to, change_classes, taught_classes
-from remix.learning import Model
-from remix.methods import create_method
-from remix.networks import ExactLinearHead
-from remix.statistics import ClassSums
-from tests.deploy.small import NAMES, NETWORK, digits, learner, weights_of
+from tests.deploy.small import NAMES, NETWORK, digits, weights_of
+from tests.deploy.three_steps import (
+    HEADS,
+    STEPS,
+    assert_same_head,
+    assert_same_sums,
+    assert_solved_from,
+    reloaded,
+    steps,
+    summed,
+    sums_of,
+)  # fmt: skip
 
-HEADS = ("ncm", "lda", "fecam", "ranpac")
 STORED = Path(__file__).parent.parent / "learning" / "files"
-STEPS = (([0, 1, 2], 10), ([3], 12), ([1, 4], 15))
-"""Digits, and images of each."""
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """Weights of a network that was trained on three digits."""
-    first = learner(epochs=8, seed=1)
-    first.learn(digits([7, 8, 9], 30), classes=NAMES)
-    path = tmp_path_factory.mktemp("weights") / "convnet8.safetensors"
-    save_file(first.model.classifier.backbone.state_dict(), path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def dreaming():
-    """A model of two steps with a trained head, by the method remix."""
-    found = learner()
-    found.learn(digits([0, 1, 2]), classes=NAMES)
-    found.learn(digits([3]), classes=NAMES)
-    return found.model
-
-
-@cache
-def steps(trained, method, **changes) -> list[Model]:
-    """The models after each of three steps: three digits, one, and further images of one with another."""
-    found, models = remix.Learner(**NETWORK, method=method, weights=trained, **changes), []
-    for classes, each in STEPS:
-        found.learn(digits(classes, each), classes=NAMES, extend=True)
-        models.append(found.model)
-    return models
-
-
-def reloaded(model: Model, path) -> Model:
-    remix.Learner.of(model).save(path)
-    return remix.load(path).model
-
-
-def sums_of(model: Model) -> ClassSums:
-    return model.memory.get(ClassSums.name)
-
-
-def assert_same_sums(one: Model, other: Model, tolerance: float = 0.0) -> None:
-    mine, theirs = sums_of(one), sums_of(other)
-    assert (mine.labels, mine.counts, mine.method) == (theirs.labels, theirs.counts, theirs.method)
-    pairs = [(mine.mean, theirs.mean)] + [(t, theirs.scatter.tensors[name]) for name, t in mine.scatter.tensors.items()]
-    for tensor, expected in pairs:
-        assert float((tensor - expected).abs().max()) <= tolerance * float(expected.abs().max())
-
-
-def assert_same_head(one: Model, other: Model, tolerance: float = 1e-6) -> None:
-    mine, theirs = weights_of(one), weights_of(other)
-    assert mine.keys() == theirs.keys()
-    assert one.classifier.head.task_sizes == other.classifier.head.task_sizes
-    for name, tensor in mine.items():
-        assert float((tensor - theirs[name]).abs().max()) <= tolerance * max(float(theirs[name].abs().max()), 1e-30)
-
-
-def summed(model: Model, classes: list[int], each: int, labels: dict[int, int]) -> ClassSums:
-    """The slow twin: sums of digits under other labels, of the features of a model."""
-    data = remix.Learner.of(model).intake(digits(classes, each), NAMES).train
-    images, which = data.batch(range(len(data)))
-    digit = [NAMES.index(data.classes[int(one)]) for one in which]
-    with torch.no_grad():
-        pooled = model.classifier.pooled(model.preprocessing.normalisation.normalise(images).float())
-    rows, chosen = model.classifier.head.map(pooled).double(), sums_of(model)
-    return ClassSums.of(rows, torch.tensor([labels[one] for one in digit]), chosen.scatter.kind, chosen.own)
-
-
-def assert_solved_from(model: Model, parts: list[ClassSums]) -> None:
-    """Sums and head are those of these parts, with the choices of the model."""
-    expected, found = parts[0], sums_of(model)
-    for part in parts[1:]:
-        expected = expected.merge(part)
-    expected = replace(expected, method=found.method, strength=found.strength, scale=found.scale)
-    assert (found.labels, found.counts, found.mixed) == (expected.labels, expected.counts, 0)
-    assert torch.allclose(found.mean, expected.mean, rtol=1e-6, atol=1e-7)
-    for name, tensor in expected.scatter.tensors.items():
-        assert torch.allclose(found.scatter.tensors[name], tensor, rtol=1e-6, atol=1e-6 * float(tensor.abs().max()))
-    head = model.classifier.head
-    room = ExactLinearHead(head.map, head.task_sizes)
-    solved = create_method(found.method).solved(expected, head.map, room, expected.labels).head.state_dict()
-    for name, tensor in head.state_dict().items():
-        other = solved[name] * (found.scale if name == "scale" else 1)
-        assert float((tensor - other).abs().max()) <= 1e-5 * float(other.abs().max())  # features in single precision
 
 
 # --- back to an earlier step ---
@@ -243,144 +162,6 @@ def test_classes_of_a_trained_head_are_not_merged(dreaming):
         ValueError, match=r"only exact heads .* no output of a trained head gives the probability of two"
     ):
         change_classes(dreaming, merge={"both": ["digit 1", "digit 2"]})
-
-
-# --- removing ---
-
-
-def own_bytes(model: Model, label: int) -> list[bytes]:
-    """Everything in a model that is of one class alone, as its file holds it."""
-    found = []
-    for one in (sums_of(model), model.memory.gaussians, model.memory.selectors):
-        for part in getattr(one, "parts", (one,)) if one is not None else ():
-            if label in part.labels:
-                place, size = part.labels.index(label), len(part.labels)
-                tensors = [tensor for tensor in part.tensors().values() if len(tensor) == size > 1]
-                found += [tensor[place].contiguous().numpy().tobytes() for tensor in tensors]
-    head = model.classifier.head.state_dict()
-    classes, first = len(model.classes), 0
-    for name, tensor in head.items():
-        if tensor.dim() and len(tensor) == classes:
-            found.append(tensor[label].contiguous().numpy().tobytes())
-        elif name.startswith("classifiers."):
-            if first <= label < first + len(tensor):
-                found.append(tensor[label - first].contiguous().numpy().tobytes())
-            first += len(tensor)
-    return [piece for piece in found if len(piece) > 8 and any(piece)]
-
-
-@pytest.mark.parametrize("method", [*HEADS, "removable lda", "remix"])
-def test_no_byte_that_is_of_a_removed_class_alone_is_in_the_new_file(method, trained, dreaming, tmp_path):
-    if method == "remix":
-        model = dreaming
-    else:
-        model = steps(trained, method.split()[-1], removable=method.startswith("removable"))[-1]
-    remix.Learner.of(model).save(tmp_path / "before.remix")
-    model = remix.load(tmp_path / "before.remix").model
-    pieces = own_bytes(model, 1)
-    before = (tmp_path / "before.remix").read_bytes()
-    assert len(pieces) >= 2
-    assert all(piece in before for piece in pieces)
-    changed, _ = change_classes(model, remove=["digit 1"])
-    again = reloaded(changed, tmp_path / "after.remix")
-    after = (tmp_path / "after.remix").read_bytes()
-    assert not any(piece in after for piece in pieces)
-    assert b"digit 1" not in after
-    assert again.classes == ("digit 0", *model.classes[2:])
-    assert any(piece in after for piece in own_bytes(model, 2))  # what is another's is
-    if method == "remix":
-        return
-    images, labels = digits([0, 2, 3], 10)
-    names = [found[0] for found in remix.Learner.of(again).predict(images, top=1).names]
-    right = sum(name == NAMES[label] for name, label in zip(names, labels.tolist(), strict=True))
-    assert right > 24
-
-
-@pytest.mark.parametrize("method", HEADS)
-def test_with_sums_per_class_a_removed_class_might_never_have_been(method, trained):
-    whole = steps(trained, method, removable=True)[-1]
-    rest, stays = change_classes(whole, remove=["digit 0", "digit 4"])
-    assert len(stays) == 1
-    assert "was chosen with its images" in stays[0]
-    labels = {1: 0, 2: 1, 3: 2}
-    assert_solved_from(rest, [summed(whole, *step, labels) for step in (([1, 2], 10), ([3], 12), ([1], 15))])
-
-
-def test_sums_per_class_say_their_bytes_and_give_the_same_head(trained):
-    plain, removable = (steps(trained, "lda", removable=own) for own in (False, True))
-    assert_same_head(plain[-1], removable[-1])
-    size = 8 * sums_of(plain[0]).scatter.tensors["scatter"].numel()
-    told = [note for note in removable[0].history[0].notes if note.startswith("removable")]
-    assert told == [f"removable: the scatter of each class takes {3 * size:,} bytes; one of all would take {size:,}"]
-
-
-def test_sums_per_class_are_chosen_in_the_first_step_and_not_for_a_fit(trained):
-    model = steps(trained, "lda")[0]
-    with pytest.raises(ValueError, match=r"\(--removable\) is chosen in the first step"):
-        remix.Learner.of(model, removable=True).learn(digits([5]), classes=NAMES)
-    with pytest.raises(ValueError, match="a Laplace covariance is of all classes together"):
-        steps(trained, "lda", removable=True, covariance="laplace")
-    with pytest.raises(ValueError, match=r"the method remix has no removable \(--removable\): leave it out"):
-        learner(removable=True).learn(digits([0, 1]), classes=NAMES)
-
-
-def test_what_still_mixes_a_removed_class_in_is_said(trained, dreaming):
-    models = steps(trained, "lda")
-    _, stays = change_classes(models[-1], remove=["digit 0"])
-    assert any("scatter of features" in one for one in stays)
-    assert any("was chosen with its images" in one for one in stays)
-    assert not any("weights" in one for one in stays)  # of a network that came with them
-    alone, stays = change_classes(models[1], remove=["digit 3"])  # whose step had no other class: its scatter goes
-    assert stays == ()
-    assert_same_sums(alone, models[0])
-    assert_same_head(alone, models[0])
-    _, stays = change_classes(dreaming, remove=["digit 3"])
-    assert any("activations are of the images of all classes" in one for one in stays)
-    assert any("weights of the network" in one for one in stays)
-    scratch = remix.Learner(**NETWORK, method="lda", epochs=1)
-    scratch.learn(digits([0, 1, 2]), classes=NAMES)
-    assert any("weights of the network" in one for one in scratch.change_classes(remove=["digit 1"]))
-
-
-def test_a_scatter_that_knows_a_removed_class_keeps_its_degrees_of_freedom(trained):
-    whole = steps(trained, "lda")[0]
-    rest, _ = change_classes(whole, remove=["digit 2"])
-    assert sums_of(rest).freedom == sums_of(whole).freedom == 27
-    assert sums_of(rest).mixed == 9
-
-
-def test_a_model_without_statistics_loses_a_class_too(trained, dreaming):
-    for model in (steps(trained, "lda")[-1], dreaming):
-        bare = replace(model, memory=None)
-        rest, stays = change_classes(bare, remove=["digit 1"])
-        assert rest.classes == ("digit 0", *model.classes[2:])
-        assert rest.memory is None
-        assert stays
-        images = torch.rand(3, 1, 8, 8)
-        with torch.no_grad():
-            kept = [label for label in range(len(model.classes)) if label != 1]
-            assert torch.allclose(rest.classifier(images), model.classifier(images)[:, kept], atol=1e-5)
-        with pytest.raises(ValueError, match="classes cannot be merged"):
-            change_classes(bare, merge={"x": ["digit 0", "digit 1"]})
-
-
-def test_a_trained_model_learns_on_without_a_class(dreaming):
-    rest = remix.Learner.of(dreaming, epochs=1, samples=4)
-    rest.change_classes(remove=["digit 1"])
-    assert rest.model.memory.gaussians.labels == (0, 1, 2)
-    rest.learn(digits([1]), classes=NAMES)
-    assert rest.classes == ("digit 0", "digit 2", "digit 3", "digit 1")
-
-
-def test_all_classes_of_a_step_may_go(dreaming, trained):
-    for model in (dreaming, steps(trained, "fecam")[1]):
-        rest, _ = change_classes(model, remove=["digit 3"])
-        assert len(rest.history) == len(rest.memory.tasks) == len(rest.classifier.head.task_sizes) == 1
-    one, _ = change_classes(steps(trained, "lda")[-1], remove=["digit 0", "digit 1", "digit 2", "digit 3"])
-    assert one.classes == ("digit 4",)
-    more = remix.Learner.of(one)
-    more.learn(digits([0]), classes=NAMES)
-    assert more.classes == ("digit 4", "digit 0")
 
 
 # --- names, and what is refused ---
