@@ -99,7 +99,7 @@ def test_sums_per_class_are_chosen_in_the_first_step_and_not_for_a_fit(trained):
         learner(removable=True).learn(digits([0, 1]), classes=NAMES)
 
 
-def test_what_still_mixes_a_removed_class_in_is_said(trained, dreaming):
+def test_what_still_mixes_a_removed_class_in_is_said(trained, dreaming, tmp_path):
     models = steps(trained, "lda")
     _, stays = change_classes(models[-1], remove=["digit 0"])
     assert any("scatter of features" in one for one in stays)
@@ -109,6 +109,7 @@ def test_what_still_mixes_a_removed_class_in_is_said(trained, dreaming):
     assert stays == ()
     assert_same_sums(alone, models[0])
     assert_same_head(alone, models[0])
+    assert change_classes(reloaded(models[1], tmp_path / "model.remix"), remove=["digit 3"])[1] == ()
     _, stays = change_classes(dreaming, remove=["digit 3"])
     assert any("activations are of the images of all classes" in one for one in stays)
     assert any("weights of the network" in one for one in stays)

@@ -54,9 +54,11 @@ def abilities(model: Model) -> list[str]:
     """What can and cannot be done with the classes of a model, in sentences."""
     latest = _steps(model)
     first = _earliest(model)
-    reached = f"{first}" if first == latest - 1 else f"{first} to {latest - 1}"
-    back = f"can go back to step {reached} (--to-step)" if first < latest else _no_way_back(model, latest - 1)
-    told = [f"the model {back}"] if first < latest else [back] if latest > 1 else []
+    told = []
+    if first < latest:
+        told.append(f"the model can go back to step {', '.join(map(str, range(first, latest)))} (--to-step)")
+    elif latest > 1:
+        told.append(_no_way_back(model, latest - 1))
     if (reason := _unmergeable(model)) is not None:
         told.append(reason)
     ends = (0, len(model.classes) - 1) if len(model.classes) > 1 else ()
