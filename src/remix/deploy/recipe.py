@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,13 +11,15 @@ from remix.data import Augment
 from remix.inversion import LayerwiseSettings, PriorSettings, Schedule
 from remix.learning import Method, Training
 from remix.methods import create_method, list_methods, method_class
-from remix.networks import Backbone
+from remix.networks import Backbone, backbone_options
 from remix.networks.probe import block_shapes
 
 __all__ = [
     "LearnSettings", "Recipe", "auto_method", "check_step_method", "frozen_blocks", "make_recipe", "step_methods",
+    "usual_size",
 ]  # fmt: skip
 
+_PHOTO_SIZE = 128  # pixels: a third of the work of 224, see docs/learn.md
 _SMALL = 5000  # images: so few do not train the lower blocks of a network better than they are
 
 
@@ -152,6 +154,13 @@ def frozen_blocks(wanted: int | str | None, backbone: Backbone, trained: bool, i
     if not 0 <= wanted < len(names):
         raise ValueError(f"0 to {len(names) - 1} of the network's {len(names)} blocks can be frozen, got {wanted}")
     return wanted
+
+
+def usual_size(name: str, options: Mapping[str, Any]) -> int | None:
+    """Side of the images of a network by name: its own, None, but smaller for those made for photographs of 224."""
+    usual: Any = backbone_options(name).get("input_shape")
+    photographs = isinstance(usual, Sequence) and usual[1] == 224 and "input_shape" not in options
+    return _PHOTO_SIZE if photographs else None
 
 
 def auto_method(trained: bool, settings: LearnSettings, head: str = "linear") -> tuple[str, str]:
