@@ -113,6 +113,8 @@ def test_what_still_mixes_a_removed_class_in_is_said(trained, dreaming, tmp_path
     _, stays = change_classes(dreaming, remove=["digit 3"])
     assert any("activations are of the images of all classes" in one for one in stays)
     assert any("weights of the network" in one for one in stays)
+    adopted = replace(models[0], provenance={"adopted": "a network that was trained on these classes"})
+    assert any("weights of the network" in one for one in change_classes(adopted, remove=["digit 1"])[1])
     scratch = remix.Learner(**NETWORK, method="lda", epochs=1)
     scratch.learn(digits([0, 1, 2]), classes=NAMES)
     assert any("weights of the network" in one for one in scratch.change_classes(remove=["digit 1"]))
