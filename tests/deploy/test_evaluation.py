@@ -23,7 +23,7 @@ def test_accuracies_and_confusions(model, mislabelled):
 
 def test_the_most_confused_pairs_come_first():
     counts = {(0, 0): 5, (0, 1): 2, (1, 0): 7, (1, 1): 1, (1, 2): 2}
-    pairs = Evaluation(("a", "b", "c"), counts, {}, ()).confusions(2)
+    pairs = Evaluation(("a", "b", "c"), counts, {}, (), 0.0).confusions(2)
     assert [(pair.name, pair.read_as, pair.images) for pair in pairs] == [("b", "a", 7), ("a", "b", 2)]
 
 

@@ -159,7 +159,8 @@ def learn(
     data = learner.intake(source if images is None else images)
     counts = data.train.counts()
     found = f"{counted(len(data.classes), 'class')}, {counted(len(data.train), 'image')} to learn from"
-    say(console, f"{found}, {len(data.held):,} held out")
+    side = learner.preprocessing.size
+    say(console, f"{found}, {len(data.held):,} held out; images are brought to {side} x {side} pixels")
     warned = learner.warnings(data)
     for warning in warned:
         say(console, f"warning: {warning}", "yellow")
