@@ -2,13 +2,12 @@
 
     python -m benchmarks.unknown DATA [--sets 3] [--trained 1]
 
-A set is 8 + 4 + 4 species of CUB-200-2011 with 30 photographs each, drawn by a seed; unknown are the test photographs of
-the 24 other species that are there. Features of all photographs are computed once. After every step: the expected
+A set is 8 + 4 + 4 species of CUB-200-2011 with 30 photographs each, drawn by a seed; unknown are the test photographs
+of the 24 other species that are there. Features of all photographs are computed once. After every step: the expected
 calibration error on the official test photographs of known species, with scores as they are and scaled as the model
 scales them; the share of these that `--unknown 0.95` keeps and of unknown ones that it refuses; and the area under the
 ROC curve between the two, by what is used and by other scores. No test photograph chose anything but which of these
-scores is used, on other sets than 0 to 2. With --trained, so many sets are learned by the method remix, too, from
-photographs.
+scores is used, on sets 3 to 8. With --trained, so many sets are learned by the method remix, too, from photographs.
 """
 
 from __future__ import annotations

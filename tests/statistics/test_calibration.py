@@ -55,9 +55,10 @@ def test_what_is_none_is_refused():
     good = Calibration.of(scores(50), 50)
     for change in (
         {"scale": 0.0}, {"scale": float("nan")}, {"scale": "1"}, {"images": 0}, {"images": 1.5},
-        {"quantiles": torch.zeros(3)}, {"quantiles": good.quantiles.flip(0)}, {"quantiles": good.quantiles * float("inf")},
+        {"quantiles": torch.zeros(3)}, {"quantiles": good.quantiles.flip(0)},
+        {"quantiles": good.quantiles * float("inf")},
     ):  # fmt: skip
-        with pytest.raises(ValueError, match="must be|measured on"):
+        with pytest.raises(ValueError, match=r"must be|measured on"):
             replace(good, **change)
     with pytest.raises(ValueError, match="is missing"):
         Calibration.from_tensors(Tensors({}), good.describe())
