@@ -102,7 +102,7 @@ def _table(found: Iterator[FilePredictions], skipped: list[Skipped], top: int) -
                 told.append(f"{100 * image.familiar:.1f}%")
             rows.append([printable(image.path), *told])
         if rows:
-            familiar = ["as familiar as"] if part.predictions.familiar is not None else []
+            familiar = ["familiar"] if part.predictions.familiar is not None else []
             text = as_table([*head, *familiar], rows)
             show(text if not count else text.partition("\n")[2])
         count += len(rows)

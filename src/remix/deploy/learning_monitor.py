@@ -64,7 +64,8 @@ class LearningMonitor(Monitor):
         """Say so."""
         self._phase, self._number, self._epoch, self._terms = name, number, 0, {}
         if name == "remember":
-            self.display.show("measuring statistics", self._before_measuring(), {})
+            what = "measuring statistics" if self._stages else "sending the images through the network"
+            self.display.show(what, self._before_measuring(), {})
         elif name == "dream" and self._first:
             self.display.show("dreaming of the old classes", 0.0, {})
         elif number > 1:  # before its first batch, images go through the frozen blocks

@@ -167,7 +167,7 @@ class Exact(Method):
             sums = known.merge(ClassSums.of(x, found.labels, "dense" if kind == "laplace" else kind, by.own))
         solved = by.solved(sums, map, head, set(found.labels.tolist()))
         scale = self._test(engine, sums, solved, x, found.labels)
-        # Of later steps only new images could choose a scale: on birds that calibrates old classes worse than the first.
+        # Later only new images could choose a scale: on birds that calibrates old classes worse than the first one.
         sums = replace(sums, scale=scale) if known is None else sums
         solved.head.scale.fill_(sums.scale)
         engine.memory.keep(sums)
