@@ -34,7 +34,7 @@ def test_the_test_part_is_used_where_there_is_one(model, digits, tmp_path):
 
 
 def test_printed_it_shows_each_class_or_the_least_of_many():
-    few = Evaluation(("cat", "dog"), {(0, 0): 3, (0, 1): 1, (1, 1): 2}, {"emu": 4}, ())
+    few = Evaluation(("cat", "dog"), {(0, 0): 3, (0, 1): 1, (1, 1): 2}, {"emu": 4}, (), 0.0)
     assert repr(few).splitlines() == [
         "Evaluation: 83.3 % of 6 images right, mean over 2 classes 87.5 %",
         "  cat   75.0 %  of 4",
@@ -43,7 +43,7 @@ def test_printed_it_shows_each_class_or_the_least_of_many():
         "  unknown to the model, not counted: emu",
     ]
     names = tuple(f"bird {i}" for i in range(100))
-    many = Evaluation(names, {(i, i): 1 for i in range(100)} | {(42, 0): 9}, {}, ())
+    many = Evaluation(names, {(i, i): 1 for i in range(100)} | {(42, 0): 9}, {}, (), 0.0)
     lines = repr(many).splitlines()
     assert len(lines) == 13
     assert lines[2].split() == ["bird", "42", "10.0", "%", "of", "10"]

@@ -61,6 +61,8 @@ def test_known_images_are_kept_and_others_called_unknown(exact):
     assert set(found.answers) > {UNKNOWN}
     assert [name == UNKNOWN for name in found.answers] == (~found.known).tolist()
     assert torch.equal(found.known, found.familiar >= 0.1)
+    lines = repr(found).splitlines()[1:11]
+    assert [f": {UNKNOWN} (digit" in line for line in lines] == (~found.known[:10]).tolist()
     assert exact.model.memory.get(Calibration.name).images == 180
     fewer = exact.predict(known, unknown=0.5)
     assert float(fewer.known.double().mean()) < float(kept.known.double().mean())

@@ -298,10 +298,7 @@ class Learner:
     # --- use ---
 
     def predict(self, images: Any, top: int = 5, *, unknown: float | None = None) -> Predictions:
-        """The most probable classes of images: labels, names and probabilities; see `remix.deploy.prediction`.
-
-        With ``unknown``, the share of images of known classes to keep such as 0.95, ``answers`` calls others unknown.
-        """
+        """The most probable classes of images; with ``unknown=0.95``, whether they are known: `remix.deploy.prediction`."""
         from remix.deploy.prediction import predict
 
         return predict(self.model, images, top, unknown=unknown)
