@@ -298,7 +298,7 @@ class Learner:
     # --- use ---
 
     def predict(self, images: Any, top: int = 5, *, unknown: float | None = None) -> Predictions:
-        """The most probable classes of images; with ``unknown=0.95``, whether they are known: `remix.deploy.prediction`."""
+        """The most probable classes of images; with ``unknown=0.95``, whether these are known (`deploy.prediction`)."""
         from remix.deploy.prediction import predict
 
         return predict(self.model, images, top, unknown=unknown)
