@@ -115,8 +115,7 @@ def learn_set(table: Table, splits: Splits, steps: Sequence[int], each: int, see
             places = some(splits.train, new, each, seed)
             labels = torch.tensor([species.index(int(label)) for label in splits.train.labels[places]])
             if engine:
-                with mock.patch("remix.methods.exact.step_features", partial(looked_up, table, places, labels)):
-                    engine.learn(task(splits, places, labels, species, known, size, number))
+                learn_step(engine, table, splits, places, labels, species, known, size, number)
             known += size
             tested = where(splits.test, species[:known])
             truth = torch.tensor([species.index(int(label)) for label in splits.test.labels[tested]])
@@ -134,6 +133,15 @@ def learn_set(table: Table, splits: Splits, steps: Sequence[int], each: int, see
             )  # fmt: skip
         print(json.dumps({key: rows[-1][key] for key in ("design", "each", "head", "set", "all")}), flush=True)
     return rows
+
+
+def learn_step(
+    engine: Engine, table: Table, splits: Splits, places: Tensor, labels: Tensor, species: Sequence[int], known: int,
+    size: int, number: int,
+) -> None:  # fmt: skip
+    """Learn some species from features that are there already."""
+    with mock.patch("remix.methods.exact.step_features", partial(looked_up, table, places, labels)):
+        engine.learn(task(splits, places, labels, species, known, size, number))
 
 
 def looked_up(

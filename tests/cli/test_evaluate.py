@@ -16,6 +16,8 @@ def test_table_json_and_csv_agree(remix, model_file, mislabelled):
     assert [line.split() for line in table.splitlines()][2] == ["one", "13", "10", "76.9%"]
     content = json.loads(remix("evaluate", model_file, mislabelled, "--format", "json")[1])
     assert content["accuracy_micro"] == 88.0
+    assert f"(15 bins)  {content['calibration_error']:.2f}%" in table
+    assert 0 < content["calibration_error"] < 30
     assert content["classes_without_images"] == ["drei ³"]
     assert content["confusions"] == [{"class": "one", "read_as": "zero", "images": 3, "share": 23.0769}]
     rows = list(csv.DictReader(io.StringIO(remix("evaluate", model_file, mislabelled, "--format", "csv")[1])))

@@ -208,7 +208,7 @@ def test_an_exact_head_is_typed_like_any_method(place, capsys, tmp_path):
     learn(model, place / "more", "--out", tmp_path / "more.remix")
     shown = " ".join(capsys.readouterr().out.split())
     assert "note: lda uses features of convolutions." in shown
-    assert "2 classes, 20 images to learn from, 0 held out" in shown
+    assert "2 classes, 20 images to learn from, 0 held out; images are brought to 8 x 8 pixels" in shown
     assert "2 new │ images left out in turn" in shown
     few = folder(tmp_path / "few", [5], 1)
     text = refused(capsys, model, few, "--minimum", "2", "--out", tmp_path / "few.remix")
@@ -223,13 +223,28 @@ def test_an_exact_head_is_typed_like_any_method(place, capsys, tmp_path):
     assert "the sums of digit 5 are the features of one image each" in " ".join(capsys.readouterr().err.split())
 
 
-@pytest.mark.parametrize(("stages", "shares"), [([], [0.0, 0.5, 1.0]), (["network"], [0.95, 0.975, 1.0])])
-def test_without_training_the_pass_over_the_images_is_all_the_progress(stages, shares):
-    shown = []
+def test_what_is_confused_is_said_at_the_end_and_kept(tmp_path, capsys):
+    photos = folder(tmp_path / "photos", [3, 8], 20)
+    mixed = folder(tmp_path / "mixed", [3], 20)
+    for file in sorted((mixed / "digit 3").iterdir())[:10]:
+        file.rename(photos / "digit 8" / f"again {file.name}")
+    learn(photos, "--method", "ncm", "--out", tmp_path / "m.remix", *FIRST)
+    again = remix.load(tmp_path / "m.remix")
+    said = " ".join(capsys.readouterr().out.split())
+    found = re.search(r"most often mistaken: digit 8 for digit 3 \((\d+) of (\d+)\)", said)
+    assert found is not None
+    assert 2 <= int(found[1]) <= int(found[2]) == 6  # held out
+    assert any(found[0] in note for note in again.notes)
+
+
+@pytest.mark.parametrize(("stages", "shares"), [([], [0.0, 0.425, 0.85]), (["network"], [0.95, 0.975, 1.0])])
+def test_without_training_the_pass_over_the_images_is_most_of_the_progress(stages, shares):
+    shown, titles = [], []
 
     class Watched(Display):
         def show(self, title, share, terms, last=False):
             shown.append(round(share, 3))
+            titles.append(title)
 
     monitor = LearningMonitor(Watched(Console(quiet=True)), dreams=False)
     monitor.begin_task(0, ["a"], stages)
@@ -237,6 +252,8 @@ def test_without_training_the_pass_over_the_images_is_all_the_progress(stages, s
     monitor.batch(0, 1, 2)
     monitor.batch(0, 2, 2)
     assert shown == shares
+    assert titles[1] == "sending the images through the network, 1 of 2"
+    assert (titles[2] == "solving the head") == (not stages)
 
 
 def test_joint_training_stands_beside_the_step(place, capsys, tmp_path):

@@ -255,3 +255,47 @@ def test_ctrl_c_ends_with_one_sentence(model_file):
     assert process.returncode == 130
     assert err == b"remix predict: interrupted, nothing was written\n"
     assert out == b""
+
+
+@pytest.fixture(scope="module")
+def careful(tmp_path_factory):
+    """A model of an exact head that knows three digits, and a folder of these and of another."""
+    from remix.cli import main
+    from tests.deploy.small import folder
+
+    root = tmp_path_factory.mktemp("careful")
+    folder(root / "first", [0, 1, 2], 20)
+    network = ("--backbone", "convnet8", "--options", "width=4", "--epochs", "6")
+    main(["learn", str(root / "first"), "--method", "lda", "--out", str(root / "m.remix"), *network])
+    return root / "m.remix", folder(root / "photos", [0, 1, 7], 20)
+
+
+def test_unknown_images_are_named_in_every_format(remix, careful):
+    model, photos = careful
+    status, out, err = remix("predict", model, photos, "--top", "1", "--unknown")
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0].split() == ["image", "class", "familiar"]
+    unknown = [line for line in lines[1:] if "  unknown (digit " in line]
+    assert 0 < len(unknown) < 60
+    assert "unknown (" not in remix("predict", model, photos, "--top", "1")[1]
+    found = json.loads(remix("predict", model, photos, "--unknown", "--format", "json")[1])["images"]
+    assert sum(not image["known"] for image in found) == len(unknown)
+    assert all((image["familiar"] >= 0.05) == image["known"] for image in found)
+    assert found[0]["predictions"][0]["class"].startswith("digit ")
+    for share, same in (("0.95", True), ("0.5", False)):
+        text = remix("predict", model, photos, "--unknown", share, "--format", "csv", "--top", "1", "--batch", "7")[1]
+        rows = list(csv.DictReader(io.StringIO(text)))
+        assert len(rows) == 60
+        assert set(rows[0]) == {"image", "rank", "label", "class", "probability", "known", "familiar"}
+        assert (sum(row["known"] == "0" for row in rows) == len(unknown)) == same
+
+
+def test_unknown_needs_a_share_and_a_model_that_can_tell(remix, model_file, careful, digits):
+    status, out, err = remix("predict", model_file, digits, "--unknown")
+    assert (status, out) == (2, "")
+    assert "the model cannot tell images of no known class" in err
+    status, out, err = remix("predict", careful[0], digits, "--unknown", "95")
+    assert (status, out) == (2, "")
+    assert "above 0 and below 1 such as 0.95, got 95.0" in err
+    assert "must be a number, got 'photo.jpg'" in remix("predict", careful[0], "--unknown", "photo.jpg")[2]

@@ -23,7 +23,7 @@ def test_accuracies_and_confusions(model, mislabelled):
 
 def test_the_most_confused_pairs_come_first():
     counts = {(0, 0): 5, (0, 1): 2, (1, 0): 7, (1, 1): 1, (1, 2): 2}
-    pairs = Evaluation(("a", "b", "c"), counts, {}, ()).confusions(2)
+    pairs = Evaluation(("a", "b", "c"), counts, {}, (), 0.0).confusions(2)
     assert [(pair.name, pair.read_as, pair.images) for pair in pairs] == [("b", "a", 7), ("a", "b", 2)]
 
 
@@ -34,7 +34,7 @@ def test_the_test_part_is_used_where_there_is_one(model, digits, tmp_path):
 
 
 def test_printed_it_shows_each_class_or_the_least_of_many():
-    few = Evaluation(("cat", "dog"), {(0, 0): 3, (0, 1): 1, (1, 1): 2}, {"emu": 4}, ())
+    few = Evaluation(("cat", "dog"), {(0, 0): 3, (0, 1): 1, (1, 1): 2}, {"emu": 4}, (), 0.0)
     assert repr(few).splitlines() == [
         "Evaluation: 83.3 % of 6 images right, mean over 2 classes 87.5 %",
         "  cat   75.0 %  of 4",
@@ -43,7 +43,7 @@ def test_printed_it_shows_each_class_or_the_least_of_many():
         "  unknown to the model, not counted: emu",
     ]
     names = tuple(f"bird {i}" for i in range(100))
-    many = Evaluation(names, {(i, i): 1 for i in range(100)} | {(42, 0): 9}, {}, ())
+    many = Evaluation(names, {(i, i): 1 for i in range(100)} | {(42, 0): 9}, {}, (), 0.0)
     lines = repr(many).splitlines()
     assert len(lines) == 13
     assert lines[2].split() == ["bird", "42", "10.0", "%", "of", "10"]

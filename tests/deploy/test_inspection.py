@@ -10,7 +10,7 @@ import torch
 from remix.deploy.inspection import KINDS, inspect_file
 from remix.learning import LearnStep, save_model
 from remix.networks import Classifier, ExactLinearHead, FeatureMap, RoutedHead
-from remix.statistics import ClassSums, Memory, Selectors, batchnorm_points, measure_layers
+from remix.statistics import Calibration, ClassSums, Memory, Selectors, batchnorm_points, measure_layers
 
 FILES = Path(__file__).parent.parent / "learning" / "files"
 
@@ -29,6 +29,7 @@ def test_every_kind_is_told_apart(model, tmp_path):
     memory.layers = measure_layers(backbone, [images], batchnorm_points(backbone), kinds=("laplace", "dense"))
     memory.gaussians, memory.classes, memory.tasks = model.memory.gaussians, model.memory.classes, model.memory.tasks
     vectors = {name: torch.ones(4, 2, 16) for name in ("bias", "scale", "shift", "mean", "variance")}
+    memory.keep(Calibration.of(torch.arange(9.0), 9))
     memory.selectors = Selectors((0, 1, 2, 3), torch.zeros(4, 32, 16), **vectors)
     sizes = model.classifier.head.task_sizes
     routed = Classifier(backbone, RoutedHead(16, sizes))

@@ -23,7 +23,8 @@ def evaluate(
 ) -> None:
     """Accuracy of a model on a folder of labelled photographs, class by class, and the classes it confuses.
 
-    Prints the mean over classes (macro) and the share of all images (micro). Classes of the folder that the model does
+    Prints the mean over classes (macro) and the share of all images (micro), and by how much the probabilities of the
+    answers differ from the share that is right (expected calibration error). Classes of the folder that the model does
     not know are not tested, and listed.
 
     Args:
@@ -57,7 +58,8 @@ def _table(result: Evaluation) -> str:
     parts = [as_table(("class", "images", "right", "accuracy"), rows, right=(1, 2, 3))]
     parts.append(
         f"accuracy, mean over {len(rows)} classes (macro)  {result.macro:.2f}%\n"
-        f"accuracy, share of {result.images} images (micro)  {result.micro:.2f}%"
+        f"accuracy, share of {result.images} images (micro)  {result.micro:.2f}%\n"
+        f"calibration error, of the probabilities (15 bins)  {result.calibration_error:.2f}%"
     )
     pairs = [[pair.name, pair.read_as, f"{pair.images}", f"{pair.share:.1f}%"] for pair in result.confusions()]
     if pairs:
@@ -91,6 +93,7 @@ def _json(result: Evaluation) -> str:
         "images": result.images,
         "accuracy_macro": round(result.macro, 4),
         "accuracy_micro": round(result.micro, 4),
+        "calibration_error": round(result.calibration_error, 4),
         "classes": classes,
         "confusions": pairs,
         "classes_without_images": _absent(result),

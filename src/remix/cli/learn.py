@@ -98,7 +98,7 @@ def learn(
         prior: Covariance of the activations that dreams are held to: laplace (the default), dense or diagonal.
         covariance: Covariance of features that the method lda keeps: auto (the default), dense, laplace or diagonal.
         minimum: Fewest images of a class that an exact head takes, whose sums tell little of one among many.
-        removable: Keep what an exact head knows of every class by itself, so that remix classes can remove all of it;
+        removable: Keep what an exact head knows of every class by itself, so that remix classes can remove it;
             chosen in the first step. Says how many bytes that takes.
         freeze: Blocks that never change: a number, the name of the first block that learns, last-stage or none.
         epochs: Most passes over the images that training takes.
@@ -164,7 +164,8 @@ def learn(
     data = learner.intake(source if images is None else images)
     counts = data.train.counts()
     found = f"{counted(len(data.classes), 'class')}, {counted(len(data.train), 'image')} to learn from"
-    say(console, f"{found}, {len(data.held):,} held out")
+    side = learner.preprocessing.size
+    say(console, f"{found}, {len(data.held):,} held out; images are brought to {side} x {side} pixels")
     warned = learner.warnings(data)
     for warning in warned:
         say(console, f"warning: {warning}", "yellow")

@@ -6,7 +6,7 @@ import inspect
 from argparse import Action, ArgumentParser, ArgumentTypeError, HelpFormatter
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import docstring_parser
 
@@ -63,8 +63,10 @@ def build_parser(functions: Mapping[str, Callable[..., None]]) -> ArgumentParser
 def _add_arguments(command: ArgumentParser, function: Callable[..., None], notes: Mapping[str, str | None]) -> None:
     """Parameters before the ``*`` are typed without their name, those after it are options.
 
-    An option that defaults to False is a switch: `--json`, not `--json true`. A list takes several words.
+    An option that defaults to False is a switch: `--json`, not `--json true`. A list takes several words. An option
+    whose type is annotated with a value (``Annotated[float | None, 0.95]``) has that value when it is typed alone.
     """
+    alone = {key: hint.__metadata__[0] for key, hint in _annotated(function).items()}
     hints = get_type_hints(function)
     for key, parameter in inspect.signature(function).parameters.items():
         required = parameter.default is inspect.Parameter.empty
@@ -79,10 +81,17 @@ def _add_arguments(command: ArgumentParser, function: Callable[..., None], notes
             command.add_argument(flag, nargs="+", action="extend", required=required, **settings)
         elif parameter.default is False:
             command.add_argument(flag, action="store_true", help=notes[key])
+        elif key in alone:
+            command.add_argument(flag, type=_kind(hints[key]), nargs="?", const=alone[key], **settings)
         else:
             if choices:  # only shown: the command itself refuses other words, in a sentence
                 settings["metavar"] = "{" + ",".join(choices) + "}"
             command.add_argument(flag, type=str if choices else _kind(hints[key]), required=required, **settings)
+
+
+def _annotated(function: Callable[..., None]) -> dict[str, Any]:
+    hints = get_type_hints(function, include_extras=True)
+    return {key: hint for key, hint in hints.items() if get_origin(hint) is Annotated}
 
 
 def _whole_number(text: str) -> int:

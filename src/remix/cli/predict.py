@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from remix.cli.output import Format, as_json, check_format, note, note_left_out, show
 from remix.support.text import as_csv, as_table, printable
@@ -29,6 +29,7 @@ def predict(
     format: Format = "table",
     top: int = 5,
     batch: int = 32,
+    unknown: Annotated[float | None, 0.95] = None,
     device: str = "auto",
 ) -> None:
     """What a model says about photographs: the most probable classes of each.
@@ -42,10 +43,13 @@ def predict(
         format: How results are printed: table, json, or csv (a line per image and class).
         top: How many classes to tell of each image, the most probable first.
         batch: Images that go through the network at a time; fewer take less memory.
+        unknown: Call images of no class that the model knows unknown. The number is the share of images of its classes
+            to keep, 0.95 without one: the more are kept, the fewer others are found.
         device: Where to compute: auto (a GPU if there is one), cpu, cuda, mps, ...
 
     Examples:
         remix predict photos.remix cat.jpg holiday/
+        remix predict photos.remix holiday/ --unknown
         remix predict photos.remix holiday/ --top 1 --format csv > found.csv
         find . -newer last -name "*.jpg" | remix predict photos.remix - --format json
     """
@@ -56,7 +60,7 @@ def predict(
     check_format(format)
     skipped: list[Skipped] = []
     opened = load_model(model).to(as_device(device))
-    found = predict_files(opened, find_images(_places(images), skipped), top, batch)
+    found = predict_files(opened, find_images(_places(images), skipped), top, batch, unknown)
     count = {"table": _table, "json": _json, "csv": _csv}[format](found, skipped, min(top, len(opened.classes)))
     if format != "json":
         note_left_out(skipped)
@@ -90,12 +94,16 @@ def _table(found: Iterator[FilePredictions], skipped: list[Skipped], top: int) -
     count = 0
     for part in found:
         skipped += part.skipped
-        rows = [
-            [printable(path), *(f"{name} {100 * chance:.1f}%" for name, chance in zip(names, chances, strict=True))]
-            for path, _, names, chances in _by_image(part)
-        ]
+        rows = []
+        for image in _by_image(part):
+            told = [f"{name} {100 * chance:.1f}%" for name, chance in zip(image.names, image.chances, strict=True)]
+            if image.familiar is not None:
+                told[0] = told[0] if image.known else f"unknown ({told[0]})"
+                told.append(f"{100 * image.familiar:.1f}%")
+            rows.append([printable(image.path), *told])
         if rows:
-            text = as_table(head, rows)
+            familiar = ["familiar"] if part.predictions.familiar is not None else []
+            text = as_table([*head, *familiar], rows)
             show(text if not count else text.partition("\n")[2])
         count += len(rows)
     return count
@@ -103,18 +111,22 @@ def _table(found: Iterator[FilePredictions], skipped: list[Skipped], top: int) -
 
 def _csv(found: Iterator[FilePredictions], skipped: list[Skipped], _: int) -> int:
     """One line per image and class, printed batch by batch."""
-    show(",".join(_COLUMNS))
-    count = 0
+    count, columns = 0, ""
     for part in found:
         skipped += part.skipped
         rows = [
-            dict(zip(_COLUMNS, (printable(path), rank, label, name, f"{chance:.6f}"), strict=True))
-            for path, labels, names, chances in _by_image(part)
-            for rank, (label, name, chance) in enumerate(zip(labels, names, chances, strict=True), 1)
+            dict(zip(_COLUMNS, (printable(image.path), rank, label, name, f"{chance:.6f}"), strict=True))
+            | ({} if image.familiar is None else {"known": int(image.known), "familiar": f"{image.familiar:.4f}"})
+            for image in _by_image(part)
+            for rank, (label, name, chance) in enumerate(zip(image.labels, image.names, image.chances, strict=True), 1)
         ]
         if rows:
-            show(as_csv(rows).partition("\n")[2].rstrip("\n"))
+            text = as_csv(rows).rstrip("\n")
+            show(text if not columns else text.partition("\n")[2])
+            columns = text.partition("\n")[0]
         count += len(part.paths)
+    if not columns:
+        show(",".join(_COLUMNS))
     return count
 
 
@@ -122,17 +134,32 @@ def _json(found: Iterator[FilePredictions], skipped: list[Skipped], _: int) -> i
     images = []
     for part in found:
         skipped += part.skipped
-        for path, labels, names, chances in _by_image(part):
+        for image in _by_image(part):
             classes = [
                 {"label": label, "class": name, "probability": round(chance, 6)}
-                for label, name, chance in zip(labels, names, chances, strict=True)
+                for label, name, chance in zip(image.labels, image.names, image.chances, strict=True)
             ]
-            images.append({"image": printable(path), "predictions": classes})
+            told = {} if image.familiar is None else {"known": image.known, "familiar": round(image.familiar, 4)}
+            images.append({"image": printable(image.path), **told, "predictions": classes})
     left_out = [{"image": printable(one.path), "reason": one.reason} for one in skipped]
     show(as_json({"images": images, "skipped": left_out}))
     return len(images)
 
 
-def _by_image(part: FilePredictions) -> Iterator[tuple[Path, list[int], tuple[str, ...], list[float]]]:
+class _Image(NamedTuple):
+    """What is said of one."""
+
+    path: Path
+    labels: list[int]
+    names: tuple[str, ...]
+    chances: list[float]
+    known: bool
+    familiar: float | None
+
+
+def _by_image(part: FilePredictions) -> Iterator[_Image]:
     told = part.predictions
-    return zip(part.paths, told.labels.tolist(), told.names, told.probabilities.tolist(), strict=True)
+    known = [True] * len(told) if told.known is None else told.known.tolist()
+    familiar = [None] * len(told) if told.familiar is None else told.familiar.tolist()
+    columns = (part.paths, told.labels.tolist(), told.names, told.probabilities.tolist(), known, familiar)
+    return map(_Image, *columns)

@@ -15,6 +15,7 @@ from remix.data import DataError, ImageDataset, Skipped
 from remix.data.errors import left_out
 from remix.data.folder import scan
 from remix.deploy.prediction import decoded, probabilities
+from remix.deploy.sureness import Sureness
 from remix.learning import Model
 from remix.support.text import counted, printable, some
 
@@ -65,6 +66,8 @@ class Evaluation:
     counts: Mapping[tuple[int, int], int]
     unknown: dict[str, int]
     skipped: tuple[Skipped, ...]
+    calibration_error: float
+    """By how much the probability of the answers differs from the share that is right: mean over 15 bins of images."""
 
     @property
     def images(self) -> int:
@@ -164,12 +167,13 @@ def evaluate_folder(model: Model, folder: str | Path, batch: int = 32) -> Evalua
             skipped.extend(bad)
             yield probabilities(model, images), [label_of[path] for path in usable]
 
-    counts = confusion_counts(answers())
+    sureness = Sureness()
+    counts = confusion_counts(sureness.watched(answers()))
     if not counts:
         raise DataError(
             f"no image in {printable(folder)} can be read: {'; '.join(left_out(skipped, names=3, reasons=3))}"
         )
-    return Evaluation(model.classes, counts, unknown, (*skipped, *found.skipped))
+    return Evaluation(model.classes, counts, unknown, (*skipped, *found.skipped), sureness.error())
 
 
 def evaluate_data(model: Model, data: ImageDataset) -> Evaluation:
@@ -188,13 +192,14 @@ def evaluate_data(model: Model, data: ImageDataset) -> Evaluation:
                     images, _ = data.batch(part)
                     yield probabilities(model, images), [known[name]] * len(images)
 
-    counts = confusion_counts(answers())
+    sureness = Sureness()
+    counts = confusion_counts(sureness.watched(answers()))
     unknown = {name: number for name, number in data.counts().items() if name not in known}
     if not counts:
         raise DataError(
             f"the model knows none of the classes of the data: {some(list(unknown))}; it knows {some(model.classes)}"
         )
-    return Evaluation(model.classes, counts, unknown, ())
+    return Evaluation(model.classes, counts, unknown, (), sureness.error())
 
 
 def label_names(classes: Sequence[str]) -> Callable[[int], str]:

@@ -110,7 +110,7 @@ def _compare(model: Model, run: Callable[[Tensor], Tensor]) -> tuple[float, floa
     with evaluating(model.classifier):
         for count in _BATCHES:
             images = probe(model, count)
-            expected = model.classifier(images.to(parameter)).float().cpu()
+            expected = model.scale * model.classifier(images.to(parameter)).float().cpu()
             found = run(images).float().cpu()
             same = found.shape == expected.shape
             differences.append((found - expected).abs().max() if same else torch.tensor(math.inf))
@@ -124,6 +124,8 @@ def _compare(model: Model, run: Callable[[Tensor], Tensor]) -> tuple[float, floa
 class PlainNetwork(nn.Module):
     """Backbone and head, mostly one linear layer, on the CPU in single precision: normalised images in, logits out.
 
+    Logits are scaled as the model scales them, so that a softmax gives its probabilities.
+
     Args:
         model: stays as it is; its weights are copied.
 
@@ -133,7 +135,7 @@ class PlainNetwork(nn.Module):
         super().__init__()
         backbone: Any = model.classifier.backbone
         self.backbone = copy.deepcopy(backbone).cpu().float()
-        self.fc = model.classifier.head.plain().cpu().float()
+        self.fc = _scaled(model.classifier.head.plain().cpu().float(), model.scale)
         self._at = model.classifier.head.at
         self.eval()
         self.requires_grad_(False)
@@ -142,6 +144,28 @@ class PlainNetwork(nn.Module):
         """Map normalised images (N, C, H, W) to logits (N, classes)."""
         logits: Tensor = self.fc(self.backbone.pooled(images, at=self._at))
         return logits
+
+
+class _Scaled(nn.Module):
+    """A head whose outputs are multiplied by a number."""
+
+    def __init__(self, head: nn.Module, scale: float) -> None:
+        super().__init__()
+        self.head, self.scale = head, scale
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Of the features that the head takes."""
+        return self.scale * self.head(features)
+
+
+def _scaled(head: nn.Module, scale: float) -> nn.Module:
+    """A linear layer stays one."""
+    if not isinstance(head, nn.Linear):
+        return head if scale == 1 else _Scaled(head, scale)
+    with torch.no_grad():
+        for parameter in head.parameters():
+            parameter.mul_(scale)
+    return head
 
 
 def card(model: Model) -> dict[str, Any]:

@@ -27,6 +27,7 @@ KINDS = {
     "prototypes": "mean feature of each class, by which the head finds the task",
     "class sums": "mean of the features of each class, and how they vary about it",
     "class Gaussians": "mean, standard deviation and, if kept, correlation of the features of each class",
+    "calibration": "how familiar images of known classes look: 101 quantiles of a number per image",
     "selectors": "two small layers of weights per class",
     "header": "JSON: names, counts, preprocessing, history, checksums",
 }
@@ -224,7 +225,7 @@ def _kind(name: str) -> str:
         return _LAYER_PARTS[key.rpartition("/")[2].rpartition(".")[2]]  # laplace-paper.diag is a diag
     if part == "sums":
         return _SUM_PARTS.get(key.rpartition("/")[2], "Laplace covariance")  # 1/mean is that of the second step
-    return {"gaussians": "class Gaussians", "selectors": "selectors"}[part]
+    return {"gaussians": "class Gaussians", "selectors": "selectors", "calibration": "calibration"}[part]
 
 
 def _listed(names: Sequence[str]) -> str:

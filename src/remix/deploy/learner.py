@@ -306,11 +306,11 @@ class Learner:
 
     # --- use ---
 
-    def predict(self, images: Any, top: int = 5) -> Predictions:
-        """The most probable classes of images: labels, names and probabilities; see `remix.deploy.prediction`."""
+    def predict(self, images: Any, top: int = 5, *, unknown: float | None = None) -> Predictions:
+        """The most probable classes of images; with ``unknown=0.95``, whether these are known (`deploy.prediction`)."""
         from remix.deploy.prediction import predict
 
-        return predict(self.model, images, top)
+        return predict(self.model, images, top, unknown=unknown)
 
     def evaluate(self, data: Any, classes: Sequence[str] | None = None) -> Evaluation:
         """Accuracy per class and confusions on labelled images of any kind that `learn` takes.

@@ -16,6 +16,7 @@ __all__ = ["LearningMonitor", "dream_bar", "learning_bar"]
 
 _DREAMING = 0.4  # of a later step, roughly
 _MEASURING = 0.05
+_PASSES = 0.85  # of a step that trains nothing: solving a head takes 5 to 25 percent of the time
 
 
 @contextmanager
@@ -63,7 +64,8 @@ class LearningMonitor(Monitor):
         """Say so."""
         self._phase, self._number, self._epoch, self._terms = name, number, 0, {}
         if name == "remember":
-            self.display.show("measuring statistics", self._before_measuring(), {})
+            what = "measuring statistics" if self._stages else "sending the images through the network"
+            self.display.show(what, self._before_measuring(), {})
         elif name == "dream" and self._first:
             self.display.show("dreaming of the old classes", 0.0, {})
         elif number > 1:  # before its first batch, images go through the frozen blocks
@@ -80,8 +82,10 @@ class LearningMonitor(Monitor):
         self._epoch = epoch
         if self._phase == "remember":
             before = self._before_measuring()
-            share = before + (1 - before) * done / max(count, 1)
-            self.display.show("sending the images through the network", share, {})
+            share = before + (1 - before) * (1.0 if self._stages else _PASSES) * done / max(count, 1)
+            solving = done >= count and not self._stages
+            what = "solving the head" if solving else f"sending the images through the network, {done} of {count}"
+            self.display.show(what, share, {})
             return
         self._show(done / max(count, 1))
 

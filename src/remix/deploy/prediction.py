@@ -17,6 +17,7 @@ from torch import Tensor
 
 from remix.data import Preprocessing, Skipped, UnreadableImage
 from remix.data.folder import files_below
+from remix.deploy.recognition import UNKNOWN, Recognition
 from remix.learning import Model
 from remix.networks.probe import evaluating
 from remix.support.text import counted, printable
@@ -34,12 +35,17 @@ class Predictions:
         labels: int64 (N, top).
         names: of the classes, N tuples of ``top`` names.
         probabilities: float32 (N, top), of all classes that the model knows.
+        familiar: float64 (N,), the share of images of known classes that look no more familiar than this one; None
+            unless it was asked whether images are of known classes.
+        known: bool (N,), whether they are taken to be; None likewise.
 
     """
 
     labels: Tensor
     names: tuple[tuple[str, ...], ...]
     probabilities: Tensor
+    familiar: Tensor | None = None
+    known: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -49,11 +55,18 @@ class Predictions:
         lines = [f"Predictions of {counted(len(self), 'image')}"]
         for number, (names, chances) in enumerate(zip(self.names[:_SHOWN], self.probabilities.tolist(), strict=False)):
             told = ", ".join(f"{printable(name)} {100 * p:.1f} %" for name, p in zip(names, chances, strict=True))
-            lines.append(f"  {number}: {told}")
+            known = self.known is None or bool(self.known[number])
+            lines.append(f"  {number}: {told if known else f'{UNKNOWN} ({told})'}")
         return "\n".join(lines + ["  ..."] * (len(self) > _SHOWN))
 
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """The most probable class of every image, or "unknown"."""
+        known = [True] * len(self) if self.known is None else self.known.tolist()
+        return tuple(names[0] if one else UNKNOWN for names, one in zip(self.names, known, strict=True))
 
-def predict(model: Model, images: Any, top: int = 5, batch: int = 32) -> Predictions:
+
+def predict(model: Model, images: Any, top: int = 5, batch: int = 32, unknown: float | None = None) -> Predictions:
     """Predict the classes of images; what is done to them first is stored with the model.
 
     Args:
@@ -62,40 +75,55 @@ def predict(model: Model, images: Any, top: int = 5, batch: int = 32) -> Predict
             floats within 0..1; also one tensor or array with a first axis for the images, of four axes in all.
         top: classes per image; all, if the model knows fewer.
         batch: images at a time.
+        unknown: share of the images of known classes to keep, such as 0.95; other images are called unknown.
 
     Raises:
-        ValueError: if top or batch is below 1.
+        ValueError: if top or batch is below 1; for a model that cannot tell unknown images.
         UnreadableImage: for what is no image.
 
     """
     if top < 1 or batch < 1:
         raise ValueError(f"top and batch must be at least 1, got {top} and {batch}")
+    recognition = None if unknown is None else Recognition(model, unknown)
     rows = iter(_listed(images))
-    found = []
+    found = [_asked(model, torch.empty(0, *model.preprocessing.shape, dtype=torch.uint8), recognition)]
     while chunk := list(islice(rows, batch)):
-        found.append(probabilities(model, model.preprocessing.batch(chunk)))
-    return _strongest(model, torch.cat([torch.empty(0, len(model.classes)), *found]), top)
+        found.append(_asked(model, model.preprocessing.batch(chunk), recognition))
+    chances, familiar = (torch.cat(parts) for parts in zip(*found, strict=True))
+    return _strongest(model, chances, familiar, recognition, top)
 
 
 def probabilities(model: Model, images: Tensor) -> Tensor:
     """Of every class, (N, classes) on the CPU, for images as the preprocessing makes them: uint8 (N, C, H, W)."""
+    return _asked(model, images, None)[0]
+
+
+def _asked(model: Model, images: Tensor, recognition: Recognition | None) -> tuple[Tensor, Tensor]:
+    """Probabilities (N, classes), and how familiar images look (N,): 1 if nobody asks."""
     if not len(images):
-        return torch.empty(0, len(model.classes))
-    parameter = next(model.classifier.parameters())
+        return torch.empty(0, len(model.classes)), torch.ones(0)
+    classifier = model.classifier
+    parameter = next(classifier.parameters())
     x = model.preprocessing.normalisation.normalise(images.to(parameter.device), parameter.dtype)
-    with evaluating(model.classifier):
-        chances = model.classifier(x).float().softmax(1).cpu()
+    with evaluating(classifier):
+        pooled = classifier.pooled(x)
+        chances = (model.scale * classifier.head(pooled).float()).softmax(1).cpu()
+        familiar = torch.ones(len(images)) if recognition is None else recognition.familiar(pooled)
     if not bool(torch.isfinite(chances).all()):
         raise ValueError("the model gives NaN or infinite numbers for an image: it cannot be used")
-    return chances
+    return chances, familiar
 
 
-def _strongest(model: Model, chances: Tensor, top: int) -> Predictions:
+def _strongest(
+    model: Model, chances: Tensor, familiar: Tensor, recognition: Recognition | None, top: int
+) -> Predictions:
     """The ``top`` most probable classes of each row of probabilities (N, classes); equal ones in the model's order."""
     values, labels = chances.sort(dim=1, descending=True, stable=True)
     values, labels = values[:, :top], labels[:, :top]
     names = tuple(tuple(model.classes[label] for label in row) for row in labels.tolist())
-    return Predictions(labels, names, values)
+    if recognition is None:
+        return Predictions(labels, names, values)
+    return Predictions(labels, names, values, familiar, recognition.known(familiar))
 
 
 def _listed(images: Any) -> Iterable[Any]:
@@ -140,17 +168,20 @@ def find_images(places: Iterable[str | Path], skipped: list[Skipped]) -> Iterato
             skipped.append(Skipped(path, "no image in this folder"))
 
 
-def predict_files(model: Model, paths: Iterable[Path], top: int = 5, batch: int = 32) -> Iterator[FilePredictions]:
-    """Predict files batch by batch; a file that cannot be read is left out with the reason.
+def predict_files(
+    model: Model, paths: Iterable[Path], top: int = 5, batch: int = 32, unknown: float | None = None
+) -> Iterator[FilePredictions]:
+    """Predict files batch by batch, as `predict`; a file that cannot be read is left out with the reason.
 
     Raises:
-        ValueError: if top or batch is below 1.
+        ValueError: if top or batch is below 1; for a model that cannot tell unknown images.
 
     """
     if top < 1 or batch < 1:
         raise ValueError(f"--top and --batch must be at least 1, got {top} and {batch}")
+    recognition = None if unknown is None else Recognition(model, unknown)
     return (
-        FilePredictions(usable, _strongest(model, probabilities(model, images), top), skipped)
+        FilePredictions(usable, _strongest(model, *_asked(model, images, recognition), recognition, top), skipped)
         for usable, images, skipped in decoded(paths, model.preprocessing, batch)
     )
 

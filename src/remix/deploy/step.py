@@ -14,6 +14,7 @@ from remix.data import DataError, ImageDataset, Preprocessing, Task
 from remix.data.intake import Intake
 from remix.deploy.advice import check_similar_names, near_chance, untrained
 from remix.deploy.recipe import LearnSettings, Recipe, auto_method, frozen_blocks, make_recipe
+from remix.deploy.recognition import calibrated
 from remix.learning import (
     BestEpoch,
     Engine,
@@ -25,9 +26,10 @@ from remix.learning import (
     check_class_names,
     check_step_name,
 )
+from remix.learning.mistakes import most_mistaken
 from remix.methods import method_class
 from remix.networks import Classifier, ExactHead, Items, OpenedNetwork, create_head
-from remix.statistics import ClassSums, Memory, covariance_kinds
+from remix.statistics import Calibration, ClassSums, Memory, covariance_kinds
 
 __all__ = ["exact_step", "learn_step", "new_engine", "opened", "renamed"]
 
@@ -124,6 +126,8 @@ def learn_step(
     engine.learn(task, watch.safe_point)
     counts = train.counts()
     images = tuple(counts[one] for one in data.classes)
+    if not exact_step(network, model, method):  # which was tested with images left out
+        watch.calibrate()
     accuracies = watch.accuracies(len(before))
     for what, accuracy in accuracies.items():
         tested = held if what.endswith(_HELD) else train
@@ -203,6 +207,18 @@ class _Watch:
             total += float(cross_entropy(logits, labels, reduction="sum"))
             count += len(labels)
         return total / count
+
+    def calibrate(self) -> None:
+        """Keep how sure the model may be, by held-out images; without any, what was known is of another network."""
+        engine = self.engine
+        if not len(self.held):
+            engine.memory.drop(Calibration.name)
+            return
+        pooled, logits, labels = (
+            torch.cat(parts) for parts in zip(*engine.answers(engine.images(self.held)), strict=True)
+        )
+        engine.memory.keep(calibrated(engine.student, engine.memory, pooled, logits, labels))
+        engine.notes += most_mistaken(logits, labels, self.held.classes)
 
     def accuracies(self, old_classes: int) -> dict[str, float]:
         """In percent, by what was tested."""

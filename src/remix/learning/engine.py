@@ -274,11 +274,15 @@ class Engine:
 
     def logits(self, parts: Iterable[tuple[Items, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
         """The student's logits of batches in eval mode, and their labels."""
+        return ((logits, labels) for _, logits, labels in self.answers(parts))
+
+    def answers(self, parts: Iterable[tuple[Items, Tensor]]) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """The same with the features that the logits are of, before them."""
         with evaluating(self.student):
             for items, labels in parts:
                 with self.team.precision():
                     features = full_precision(self.student.pooled(*items))
-                yield self.student.head(features), labels
+                yield features, self.student.head(features), labels
 
     def evaluate(self, data: ImageDataset) -> tuple[int, int]:
         """How many images are classified rightly among all classes seen so far, and how many there are."""

@@ -17,7 +17,16 @@ from remix.networks import Backbone, Classifier, create_backbone, described_head
 from remix.networks.heads import head_class_of
 from remix.networks.probe import evaluating, probe_images
 from remix.networks.weights import check_numbers
-from remix.statistics import DamagedFileError, Memory, StoredTensor, check_layers, read_file, read_header, write_file
+from remix.statistics import (
+    Calibration,
+    DamagedFileError,
+    Memory,
+    StoredTensor,
+    check_layers,
+    read_file,
+    read_header,
+    write_file,
+)
 from remix.statistics.statistic import statistic_classes
 from remix.support.global_random import undisturbed
 from remix.support.machine import out_of_memory
@@ -94,6 +103,12 @@ class Model:
         """The same model on another device; its network is moved, not copied."""
         memory = None if self.memory is None else self.memory.to(device)
         return replace(self, classifier=self.classifier.to(device), memory=memory)
+
+    @property
+    def scale(self) -> float:
+        """That its logits are multiplied by before they are probabilities: 1, unless images that were held out say."""
+        known = None if self.memory is None else self.memory.get(Calibration.name)
+        return 1.0 if known is None else known.scale
 
     def labels(self, names: Sequence[str]) -> list[int]:
         """The labels of classes by name.

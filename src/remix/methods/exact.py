@@ -12,12 +12,13 @@ from torch import Tensor
 from remix.data import ImageDataset
 from remix.learning.engine import Engine
 from remix.learning.method import Method, Step
+from remix.learning.mistakes import most_mistaken
 from remix.learning.stage import Stage, Training
 from remix.methods.left_out import Judged, accuracy, judge
 from remix.methods.plain import FIRST, first_task
 from remix.methods.step_features import StepFeatures, block_sets, block_sizes, spaced, step_features
 from remix.networks import Backbone, ExactHead, FeatureMap, Head
-from remix.statistics import ClassRecord, ClassSums, Scatter, ScatterKind
+from remix.statistics import Calibration, ClassRecord, ClassSums, Familiarity, Scatter, ScatterKind
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -171,6 +172,7 @@ class Exact(Method):
             sums = known.extended(ClassSums.of(x, found.labels, "dense" if kind == "laplace" else kind, known.own))
         solved = by.solved(sums, map, head, set(found.labels.tolist()))
         scale = self._test(engine, sums, solved, x, found.labels)
+        # Later only new images could choose a scale: on birds that calibrates old classes worse than the first one.
         sums = replace(sums, scale=scale) if known is None else sums
         solved.head.scale.fill_(sums.scale)
         if sums.own and not by.own and sums.scatter.kind != "none":
@@ -223,16 +225,21 @@ class Exact(Method):
         return chosen
 
     def _test(self, engine: Engine, sums: ClassSums, solved: Solved, x: Tensor, labels: Tensor) -> float:
-        """Tell how many images are classified rightly by heads without them; the scale that suits their scores."""
+        """Tell how images fare with heads without them, and keep how familiar they look; the scale of their scores."""
         labels = sums.rows(labels)
         scored = _scored(sums, labels, 1)
         if not len(scored):
             return 1.0
-        scores = solved.left_out(x[scored], labels[scored])
-        trained = any(stage.training.epochs for stage in self.stages(engine.step))
-        if not trained and sums.scatter.kind != "laplace":  # else what tests them knows them
-            engine.estimates[LEFT_OUT] = accuracy(scores, labels[scored])
-        return judge(scores[None], labels[scored]).scale
+        x, labels = x[scored], labels[scored]
+        scores = solved.left_out(x, labels)
+        if not any(stage.training.epochs for stage in self.stages(engine.step)):  # else what tests them knows them
+            if sums.scatter.kind != "laplace":
+                engine.estimates[LEFT_OUT] = accuracy(scores, labels)
+                engine.notes += most_mistaken(scores, labels, [record.name for record in engine.memory.classes])
+            found = Calibration.of(Familiarity.of_sums(sums).left_out(x, labels), len(labels))
+            known = engine.memory.get(Calibration.name)
+            engine.memory.keep(found if known is None else known.merge(found))
+        return judge(scores[None], labels).scale
 
     def _told(self, backbone: Backbone, map: FeatureMap, sums: ClassSums) -> str:
         names = [backbone.blocks()[block].name for block in map.blocks]

@@ -2,11 +2,13 @@
 
 from remix.networks.hooks import Hooks, Point
 from remix.networks.views import View, as_view, list_views
+from remix.statistics.calibration import Calibration
 from remix.statistics.class_gaussians import ClassGaussians, ClassMeter, class_gaussians, measure_classes
 from remix.statistics.class_sums import ClassSums
 from remix.statistics.covariance import COVARIANCE_LIMIT, Covariance, Measured, covariance_kinds, register_covariance
 from remix.statistics.dense import Dense
 from remix.statistics.drift import Drift, MlpDrift, fit_drift, fit_mlp_drift, fit_shift
+from remix.statistics.familiarity import Familiarity
 from remix.statistics.laplace import Laplace
 from remix.statistics.layers import Layers, LayerStatistics, check_layers, merge_layers
 from remix.statistics.measure import (
@@ -39,6 +41,7 @@ from remix.statistics.storage import DamagedFileError, FileHeader, StoredTensor,
 
 __all__ = [
     "COVARIANCE_LIMIT",
+    "Calibration",
     "ClassGaussians",
     "ClassMeter",
     "ClassRecord",
@@ -48,6 +51,7 @@ __all__ = [
     "DamagedFileError",
     "Dense",
     "Drift",
+    "Familiarity",
     "FileHeader",
     "Hooks",
     "Laplace",
