@@ -230,7 +230,7 @@ def test_only_the_same_run_goes_on(trained, tmp_path, pressed, refusal):
 def test_ctrl_c_in_a_terminal_saves_and_says_how_to_go_on(trained, tmp_path):
     """The real signal, in a process of its own, in the middle of a long run."""
     out = tmp_path / "grid.png"
-    command = [sys.executable, "-m", "remix.cli", "dream", trained.model, "--out", out, "--strategy", "pixels"]
+    command = [sys.executable, "-m", "remix", "dream", trained.model, "--out", out, "--strategy", "pixels"]
     process = subprocess.Popen(
         [*map(str, command), "--steps", "1000000"],
         stdout=subprocess.PIPE,

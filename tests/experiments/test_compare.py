@@ -9,7 +9,7 @@ import yaml
 from rich.console import Console
 
 from remix.cli import main
-from remix.cli.output import comparison_table
+from remix.cli.output import show_comparison
 from remix.experiments.compare import compare_runs, format_comparison, variant_names
 from remix.experiments.config import resolve
 from remix.experiments.run_directory import RunDirectoryError
@@ -54,16 +54,16 @@ def test_mean_deviation_and_paired_difference(runs):
 
 def test_markdown_latex_and_csv_hold_the_same_numbers(runs):
     found = compare_runs([runs / "remix-0", runs / "remix-1", runs / "finetune-0"])
-    lines = format_comparison(found, "markdown").splitlines()
+    lines = format_comparison({"digits": found}, "markdown").splitlines()
     assert lines[0].startswith("| method | seeds | last accuracy |")
     assert lines[3].startswith("| remix | 0 1 | 82.00 ± 2.83 |")
-    assert r"82.00 $\pm$ 2.83" in format_comparison(found, "latex")
-    rows = list(csv.DictReader(io.StringIO(format_comparison(found, "csv"))))
+    assert r"82.00 $\pm$ 2.83" in format_comparison({"digits": found}, "latex")
+    rows = list(csv.DictReader(io.StringIO(format_comparison({"digits": found}, "csv"))))
     assert [(row["method"], row["seed"], float(row["last_accuracy_micro"])) for row in rows] == [
         ("finetune", "0", 40.0), ("remix", "0", 80.0), ("remix", "1", 84.0),
     ]  # fmt: skip
     with pytest.raises(SettingError, match="format must be one of"):
-        format_comparison(found, "html")
+        format_comparison({"digits": found}, "html")
 
 
 def test_two_matrices_fit_side_by_side(runs, capsys, monkeypatch):
@@ -163,7 +163,7 @@ def test_latex_can_be_compiled_and_holds_nothing_but_a_table_and_comments(runs, 
 
 def test_names_are_whole_in_a_narrow_terminal(runs):
     text = io.StringIO()
-    Console(file=text, width=80).print(comparison_table(compare_runs([runs])))
+    show_comparison("digits", compare_runs([runs]), Console(file=text, width=80))
     assert "…" not in text.getvalue().split("┡")[1]
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from remix.support.text import printable
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
     from remix.data import Skipped
@@ -23,10 +24,11 @@ __all__ = [
     "as_json",
     "check_format",
     "check_target",
-    "comparison_table",
+    "fitted_table",
     "note",
     "note_left_out",
     "show",
+    "show_comparison",
 ]
 
 Format = Literal["table", "json", "csv"]
@@ -82,6 +84,64 @@ def note_left_out(skipped: Sequence[Skipped]) -> None:
         note(f"  {line}")
 
 
+def fitted_table(
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str] | None],
+    width: int,
+    *,
+    texts: Collection[str],
+    drop: Sequence[str] = (),
+    **look: Any,
+) -> Table:
+    """A table in which no word is cut: texts break between words, and columns that may be missing go where they must.
+
+    Args:
+        heads: of the columns.
+        rows: of cells; None for a line across.
+        width: of the terminal.
+        texts: heads of the columns whose cells may break; the others are numbers, at the right.
+        drop: heads of the columns that may go, the first one first.
+        look: options of a table of rich.
+
+    """
+    from rich.cells import cell_len
+    from rich.table import Table
+    from rich.text import Text
+
+    cells = {head: [printable(row[at]) for row in rows if row is not None] for at, head in enumerate(heads)}
+    least = {
+        head: max(
+            map(cell_len, [*head.split(), *(w for cell in cells[head] for w in _parts(cell, head in texts))] or [""])
+        )
+        for head in heads
+    }
+    each, ends = (2, 0) if "box" in look else (3, 1)
+    kept = list(heads)
+    for head in drop:
+        if sum(least[one] + each for one in kept) + ends > width:
+            kept.remove(head)
+    sizes = {head: least[head] for head in kept}
+    whole = {head: max(map(cell_len, [head, *cells[head]])) for head in kept}
+    for _ in range(width - ends - sum(size + each for size in sizes.values())):
+        narrow = [head for head in kept if sizes[head] < whole[head]]
+        if narrow:  # texts first: heads of numbers may break
+            sizes[min(narrow, key=lambda head: (head not in texts, sizes[head]))] += 1
+    table = Table(**look)
+    for head in kept:
+        justify: Literal["left", "right"] = "left" if head in texts else "right"
+        table.add_column(head, justify=justify, width=min(sizes[head], width), overflow="fold")
+    for row in rows:
+        if row is None:
+            table.add_section()
+        else:
+            table.add_row(*(Text(printable(cell)) for head, cell in zip(heads, row, strict=True) if head in kept))
+    return table
+
+
+def _parts(cell: str, breaks: bool) -> list[str]:
+    return cell.split() if breaks else [cell]
+
+
 def accuracy_table(title: str, content: Mapping[str, Any], small: bool = False) -> Table:
     """The accuracy matrix that a summary holds, and below it the numbers that are read from it.
 
@@ -112,18 +172,17 @@ def accuracy_table(title: str, content: Mapping[str, Any], small: bool = False) 
     return table
 
 
-def comparison_table(found: Comparison) -> Table:
-    """Methods by metrics, over their seeds."""
-    from rich.table import Table
-    from rich.text import Text
+def show_comparison(data: str, found: Comparison, console: Console) -> None:
+    """A data set's methods by metrics over their seeds, and what may be said about their differences."""
+    from pathlib import Path
 
-    from remix.experiments.compare import comparison_cells
+    from remix.experiments.compare import INTERVAL, comparison_cells
+    from remix.support.display import say
 
     heads, rows = comparison_cells(found)
-    table = Table(*heads, title="percent, means over tasks; mean ± standard deviation over seeds")
-    table.columns[0].overflow = "fold"
-    for column in table.columns[2:]:
-        column.justify = "right"
-    for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
-    return table
+    drop = ["peak MiB", "processor minutes", "minutes", *([] if any(row[3] for row in rows) else [INTERVAL])]
+    title = f"{printable(Path(data).name)}: percent, means over tasks; mean ± standard deviation over seeds"
+    look = {"title": title, "title_justify": "left"}
+    console.print(fitted_table(heads, rows, console.width, texts=("method", "seeds"), drop=drop, **look))
+    for line in (*found.sentences(), *found.remarks):
+        say(console, line)
