@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,7 +100,7 @@ def show_plan(config: RunConfig, root: str | None, console: Console) -> None:
         ("method", f"{config.method}{f' (setting {setting})' if setting else ''}, seed {config.seed}"),
         ("device", f"{config.accelerator}, {config.devices} process(es), precision {config.precision}"),
     ]
-    look = {"show_header": False, "box": None, "pad_edge": False}
+    look: dict[str, Any] = {"show_header": False, "box": None, "pad_edge": False}
     console.print(fitted_table(["", "about"], about, console.width, texts=("", "about"), **look))
     images = "images through the network"
     heads = ["task", "classes", "train", "test", "pseudo", "stages (epochs)", images]

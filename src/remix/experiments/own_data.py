@@ -16,14 +16,14 @@ from remix.deploy.recipe import epochs_from_scratch
 from remix.support.settings import SettingError
 from remix.support.text import counted, printable, shown
 
-__all__ = ["BASE", "OwnData", "folder_data", "is_folder"]
+__all__ = ["BASE", "OwnData", "folder_data", "is_folder", "size_for"]
 
 BASE = "cifar100-mini-improved"
 """The preset whose schedules are taken."""
 
 _BASE_EPOCHS = 20  # of its tasks
 _LOOKED_AT = 100  # images, spread over the classes
-_LARGE = 64  # pixels
+_SMALL, _LARGE = 32, 64  # pixels
 _FEWEST = 5  # images of a class: a fifth of them is one to test on
 _TASKS = 5  # where nobody says
 _FEW = 5000  # images of a task, for which batches are small
@@ -35,8 +35,7 @@ class OwnData:
 
     Attributes:
         name: of the data set: the path of a folder.
-        classes: their names.
-        train: images to learn from.
+        classes: images to learn from, by class; those that will be held out included.
         test: images to test on; None if a fifth of every class is held out.
         side: the shorter side of the middle one, in pixels.
         channels: 1 if all are grey, else 3.
@@ -73,8 +72,8 @@ class OwnData:
 
     @property
     def size(self) -> int:
-        """The side that images are brought to: 64 pixels, or 32 for small ones."""
-        return 64 if self.side >= _LARGE else 32
+        """The side that images are brought to."""
+        return size_for(self.side)
 
     def division(self, tasks: int | None) -> dict[str, int]:
         """So many tasks (by default up to five, of two classes or more), the first one larger where it has to be.
@@ -101,7 +100,7 @@ class OwnData:
         divided = self.division(tasks)
         each = max(1, self.train // divided["tasks"])
         share = epochs_from_scratch(each) / _BASE_EPOCHS
-        large = self.size == 64
+        large = self.size == _LARGE
         return {
             "about": f"{Path(self.name).name}: {counted(len(self.classes), 'class')}, chosen by remix run",
             "data": {
@@ -121,6 +120,11 @@ class OwnData:
             "augment": {"crop_padding": self.size // 8, "flip": self.channels == 3},
             "methods": _stretched(base["methods"], share),
         }
+
+
+def size_for(side: int) -> int:
+    """The side, in pixels, that images of such a shorter side are brought to."""
+    return _LARGE if side >= _LARGE else _SMALL
 
 
 def is_folder(name: str) -> bool:
