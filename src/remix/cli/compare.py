@@ -66,7 +66,7 @@ def _show_matrices(found: Comparison, console: Console) -> None:
     tables = []
     for name, runs in found.summaries.items():
         seed, summary = next(iter(runs.items()))
-        tables.append(accuracy_table(f"{name}, seed {seed}", summary["matrix"], small=True))
+        tables.append(accuracy_table(f"{name}, seed {seed}", summary["matrix"], console.width, small=True))
     console.print("accuracy in percent: rows after which task, columns on the images of which task", highlight=False)
     console.print(Columns(tables, padding=(1, 2)))
 

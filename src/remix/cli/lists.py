@@ -78,14 +78,14 @@ def presets(name: str | None = None) -> None:
 
 def _list(lines: dict[str, str]) -> None:
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column()
-    for name, about in lines.items():
-        table.add_row(name, about)
-    Console().print(table)
+    from remix.cli.output import fitted_table
+
+    console = Console()
+    look: dict[str, Any] = {"show_header": False, "box": None, "pad_edge": False}
+    console.print(
+        fitted_table(["", "about"], [[*pair] for pair in lines.items()], console.width, texts=("", "about"), **look)
+    )
 
 
 def backbones(pattern: str = "*") -> None:

@@ -197,7 +197,7 @@ def _show_result(directory: RunDirectory, console: Console) -> None:
     from remix.support.display import say
 
     summary = directory.read_summary()
-    console.print(accuracy_table(summary["method"], summary["matrix"]))
+    console.print(accuracy_table(summary["method"], summary["matrix"], console.width))
     parts = [f"{name} {value:.1f}" for name, value in summary["minutes"].items() if value >= 0.05]
     parts.append(f"{summary['processor_minutes']:.1f} of the processor")
     spent = f"{summary['minutes_in_all']:.1f} minutes ({', '.join(parts)})"
