@@ -34,7 +34,6 @@ def compare(
     from rich.console import Console
 
     from remix.experiments.compare import compare_by_data, format_comparison
-    from remix.support.display import say
 
     groups = compare_by_data(runs)
     console = Console()
@@ -46,12 +45,6 @@ def compare(
             show_comparison(name, found, console)
     else:
         print(format_comparison(groups, format))
-    if format in ("markdown", "latex"):
-        begin = {"latex": "% ", "markdown": "\n"}[format]
-        for found in groups.values():
-            for line in (*found.sentences(), *found.remarks):
-                print(begin, end="")
-                say(console, line)
     if matrices:
         for found in groups.values():
             _show_files(found, console)

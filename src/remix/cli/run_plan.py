@@ -37,7 +37,7 @@ def show_choices(name: str, config: RunConfig, console: Console) -> None:
     about = f"{Path(found.name).name}: {counted(len(found.classes), 'class')}, {found.train:,} images"
     say(console, f"{about}; {tested}." if found.test is None else f"{about} to learn from and {tested}.")
     sizes = task_sizes(data.classes or len(found.classes), data.tasks, data.first)
-    later = f"{len(sizes)} tasks of {counted(sizes[-1], 'class')}"
+    later = f"{counted(len(sizes), 'task')} of {counted(sizes[-1], 'class')}"
     larger = f", {sizes[0]} in the first" if sizes[0] != sizes[-1] else ""
     order = (
         "alphabetical order (--set data.order=seed:1 shuffles)" if data.order == "natural" else f"order {data.order}"

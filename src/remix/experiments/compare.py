@@ -177,7 +177,7 @@ def comparison_cells(found: Comparison) -> tuple[list[str], list[list[str]]]:
 
 
 def format_comparison(groups: Mapping[str, Comparison], form: Format) -> str:
-    """The tables, by data set, as text in a format; as CSV one line per run instead.
+    """The tables, by data set, with what may be said below each, as text in a format; as CSV one line per run instead.
 
     Raises:
         SettingError: for an unknown format.
@@ -189,13 +189,16 @@ def format_comparison(groups: Mapping[str, Comparison], form: Format) -> str:
         return as_csv([{column: row.get(column) for column in columns} for row in rows]).rstrip("\n")
     if form not in ("markdown", "latex"):
         raise SettingError(f"format must be one of table, markdown, csv, latex, got {shown(form)}")
-    laid_out = as_markdown if form == "markdown" else as_latex
-    begin = "**{}**\n\n" if form == "markdown" else "% {}\n"
-    tables = []
+    laid_out, title, begin = {
+        "markdown": (as_markdown, "**{}**\n\n", "\n"),
+        "latex": (as_latex, "% {}\n", "% "),
+    }[form]
+    parts = []
     for name, found in groups.items():
-        title = begin.format(printable(Path(name).name)) if len(groups) > 1 else ""
-        tables.append(title + laid_out(*comparison_cells(found), left=2))
-    return "\n\n".join(tables)
+        head = title.format(printable(Path(name).name)) if len(groups) > 1 else ""
+        said = [f"{begin}{printable(line)}" for line in (*found.sentences(), *found.remarks)]
+        parts.append("\n".join([head + laid_out(*comparison_cells(found), left=2), *said]))
+    return "\n\n".join(parts)
 
 
 def run_rows(found: Comparison) -> list[dict[str, Any]]:
