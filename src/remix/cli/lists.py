@@ -77,15 +77,9 @@ def presets(name: str | None = None) -> None:
 
 
 def _list(lines: dict[str, str]) -> None:
-    from rich.console import Console
+    from remix.cli.output import show, text_table
 
-    from remix.cli.output import fitted_table
-
-    console = Console()
-    look: dict[str, Any] = {"show_header": False, "box": None, "pad_edge": False}
-    console.print(
-        fitted_table(["", "about"], [[*pair] for pair in lines.items()], console.width, texts=("", "about"), **look)
-    )
+    show(text_table(("", ""), list(lines.items())).lstrip("\n"))
 
 
 def backbones(pattern: str = "*") -> None:
