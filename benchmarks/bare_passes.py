@@ -14,9 +14,9 @@ from pathlib import Path
 from statistics import fmean
 
 from remix.experiments.config import resolve
+from remix.experiments.estimate import seconds_per_image
 from remix.experiments.plan import plan_run
 from remix.methods import list_methods
-from remix.reproduce.needed_runs import seconds_per_image
 from remix.support.files import write_text
 from remix.support.machine import keep_freed_memory
 from remix.support.text import as_csv, as_markdown

@@ -30,7 +30,7 @@ STEPS = (
     ("french_horn", "garbage_truck"),
     ("gas_pump", "golf_ball", "parachute"),
 )
-REMIX = [sys.executable, "-m", "remix.cli"]
+REMIX = [sys.executable, "-m", "remix"]
 
 
 def main() -> None:

@@ -65,7 +65,7 @@ class Commit:
             subprocess.run([sys.executable, "setup.py", "-q", "build_ext", "--inplace"], cwd=self.tree, check=True)
 
     def start(self, *words: object) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "remix.cli", *map(str, words)]
+        command = [sys.executable, "-c", "from remix.cli import main; main()", *map(str, words)]  # in every version
         return subprocess.Popen(
             command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )

@@ -17,6 +17,7 @@ import pytest
 from remix.cli import COMMANDS
 from remix.cli.parser import build_parser
 from remix.experiments.config import resolve
+from remix.experiments.own_data import is_folder
 from remix.experiments.sweep import parse_seeds, sweep_jobs
 from remix.networks import list_backbones
 from remix.reproduce import TARGETS
@@ -52,7 +53,8 @@ def _check_remix(words: list[str]) -> None:
         if allowed and given[key] is not None:
             assert given[key] in allowed, f"{key} is {given[key]!r}, and there are {allowed}"
     if name == "run":
-        resolve(given["preset"], method=given["method"], seed=given["seed"], assignments=given["set"] or ())
+        preset = "digits" if is_folder(given["preset"]) else given["preset"]
+        resolve(preset, method=given["method"], seed=given["seed"], assignments=given["set"] or ())
     elif name == "sweep":
         sweep_jobs(given["preset"], given["set"] or (), parse_seeds(given["seeds"]), given["out"], given["data"], False)
     elif name == "reproduce":

@@ -28,7 +28,7 @@ def test_every_command_of_the_tutorial_runs(tmp_path):
             assert line.startswith("$ ")
             words = shlex.split(line[2:])
             if words[0] == "remix":
-                words = [sys.executable, "-m", "remix.cli", *words[1:]]
+                words = [sys.executable, "-m", "remix", *words[1:]]
                 words += ["--epochs", "2", "--samples", "8"] if words[3] == "learn" else []
                 words += ["--steps", "4"] if words[3] == "dream" else []
             elif words[0] == "python":

@@ -87,7 +87,8 @@ def shortened(words: list[str]) -> list[str]:
         more += ["--steps", "2", "--count", "1"]
     elif name == "run" and "--dry-run" not in words:
         method = words[words.index("--method") + 1] if "--method" in words else "remix"
-        more += ["--set", *COMMON, *FEWER, *SETTINGS[method]]
+        small = ["network.options.width=2", "batch_size=8"] if Path(words[2]).is_dir() else [*COMMON, *FEWER]
+        more += ["--set", *small, *SETTINGS[method]]
     elif name == "sweep":
         more += ["--dry-run"]  # tests/experiments/test_sweep.py has sweeps that run
     return [*words, *more]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -16,6 +17,8 @@ from PIL import Image
 
 from remix.cli import main
 from remix.deploy.dream_files import load_dream
+from remix.deploy.dream_options import DreamOptions
+from remix.deploy.dream_plan import make_plan
 from remix.statistics import read_file
 
 FEW = ["--count", "3", "--steps", "6"]
@@ -47,6 +50,28 @@ def test_writes_a_grid_the_tensors_and_a_plot_of_the_terms(trained, tmp_path, ca
     for picture in (out, tmp_path / "new" / "grid-terms.png"):
         with Image.open(picture) as image:
             assert min(image.size) > 100
+
+
+def test_the_expected_time_is_said_before_it_begins(trained, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("remix.deploy.dream_plan.DreamPlan.expected_seconds", lambda plan: 61.0)
+    dream(trained, tmp_path / "grid.png")
+    said = capsys.readouterr().out
+    assert said.index("this takes about 1 min 01 s here (--steps") < said.index("what the network itself reads")
+
+
+@pytest.mark.parametrize("strategy", ["layerwise", "pixels", "pyramid", "generator"])
+def test_more_steps_are_expected_to_take_as_much_longer(trained, strategy, monkeypatch):
+    ticks = itertools.count()
+    monkeypatch.setattr("remix.deploy.dream_plan.time.perf_counter", lambda: float(next(ticks)))
+    model = trained.load()
+    short, long = (
+        make_plan(model, DreamOptions(count=2, strategy=strategy, steps=steps)).expected_seconds()
+        for steps in (500, 1000)
+    )
+    assert long == pytest.approx(2 * short, rel=0.02)
+    # A pass of 8 images takes a second here, and so much does a step of 8 images.
+    if strategy == "pixels":
+        assert short == pytest.approx(500)
 
 
 @pytest.mark.parametrize("strategy", ["pixels", "pyramid", "generator"])
@@ -230,7 +255,7 @@ def test_only_the_same_run_goes_on(trained, tmp_path, pressed, refusal):
 def test_ctrl_c_in_a_terminal_saves_and_says_how_to_go_on(trained, tmp_path):
     """The real signal, in a process of its own, in the middle of a long run."""
     out = tmp_path / "grid.png"
-    command = [sys.executable, "-m", "remix.cli", "dream", trained.model, "--out", out, "--strategy", "pixels"]
+    command = [sys.executable, "-m", "remix", "dream", trained.model, "--out", out, "--strategy", "pixels"]
     process = subprocess.Popen(
         [*map(str, command), "--steps", "1000000"],
         stdout=subprocess.PIPE,

@@ -31,7 +31,7 @@ def started(folder, code, **more):
     environment = {**os.environ, "REMIX_IMPORT": "extension.py", **more.pop("env", {})}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(
-        [sys.executable, "-m", "remix.cli", "run", "none"], cwd=folder, env=environment, **pipes, **more
+        [sys.executable, "-m", "remix", "run", "none"], cwd=folder, env=environment, **pipes, **more
     )
 
 
@@ -81,7 +81,7 @@ def test_no_memory_is_told_in_a_sentence(error, monkeypatch, capsys):
 
 
 def test_too_little_memory_to_load_anything_is_told_before(tmp_path):
-    command = f"ulimit -v 640000; exec {sys.executable} -m remix.cli run digits --out {tmp_path / 'run'}"
+    command = f"ulimit -v 640000; exec {sys.executable} -m remix run digits --out {tmp_path / 'run'}"
     ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=600)
     assert ended.returncode == 2
     assert ended.stderr.startswith("remix run: there is not enough memory")
@@ -113,7 +113,7 @@ def test_every_text_can_be_printed(tmp_path):
 def test_a_run_with_everything_of_ones_own(tmp_path):
     words = ["run", "digits", "--method", "feature-replay", "--out", str(tmp_path / "run"), "--set"]
     words += ["data.name=mirrored-digits", "network.backbone=two-convolutions", "data.tasks=2", "data.classes=4"]
-    command = [sys.executable, "-m", "remix.cli", *words, "settings.first.epochs=1", "settings.later.epochs=1"]
+    command = [sys.executable, "-m", "remix", *words, "settings.first.epochs=1", "settings.later.epochs=1"]
     environment = {**os.environ, "REMIX_IMPORT": str(ROOT / "examples" / "extend.py")}
     for resume in ([], ["--resume"]):
         done = subprocess.run([*command, *resume], capture_output=True, text=True, env=environment, timeout=600)

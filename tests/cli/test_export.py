@@ -57,7 +57,7 @@ def test_a_file_that_may_not_be_so_long_is_a_sentence(model_file, format):
     def short_of_room() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 
-    words = [sys.executable, "-m", "remix.cli", "export", str(model_file), "--format", format]
+    words = [sys.executable, "-m", "remix", "export", str(model_file), "--format", format]
     done = subprocess.run(words, capture_output=True, text=True, preexec_fn=short_of_room, timeout=120)
     assert done.returncode == 2
     assert done.stderr == "remix export: [Errno 27] File too large\n"

@@ -189,7 +189,7 @@ def test_a_name_too_long_for_a_model_is_refused_before_training(place, capsys, t
 def test_a_real_ctrl_c_ends_with_one_sentence_and_no_file(place, tmp_path):
     words = ["learn", place / "first", "--backbone", "convnet8", "--epochs", "5000", "--patience", "5000"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "remix.cli", *map(str, words), "--out", str(tmp_path / "m.remix")],
+        [sys.executable, "-m", "remix", *map(str, words), "--out", str(tmp_path / "m.remix")],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"},
     )  # fmt: skip
     for line in process.stdout:

@@ -223,7 +223,7 @@ def test_what_a_person_can_set_right_is_said(remix, model_file, digits, tmp_path
 
 
 def remix_process(*words, **options) -> subprocess.Popen:
-    command = [sys.executable, "-m", "remix.cli", *map(str, words)]
+    command = [sys.executable, "-m", "remix", *map(str, words)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
 
 

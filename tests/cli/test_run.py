@@ -18,7 +18,7 @@ from PIL import Image
 from tiny_runs import config_of, remix_run, tiny
 
 from remix.cli import main
-from remix.experiments.config import build_config
+from remix.experiments.config import build_config, resolve
 from remix.experiments.plan import load_tasks, plan_run
 from remix.experiments.run_directory import RunDirectory, RunDirectoryError
 from remix.experiments.run_monitor import RunMonitor
@@ -28,6 +28,7 @@ from remix.learning.metrics import AccuracyMatrix
 from remix.learning.model_file import load_model
 from remix.methods import create_method
 from remix.networks import ConvNet, create_backbone
+from tests.data.samples import make_folder
 
 
 def go(typed: dict[str, Any], **options: Any) -> tuple[int, str]:
@@ -283,3 +284,45 @@ def test_damaged_checkpoints_are_one_sentence(tmp_path, capsys, monkeypatch):
     state.write_bytes(state.read_bytes()[:-10])
     with pytest.raises(ValueError, match="damaged"):
         go(tiny("finetune", tmp_path / "run"), resume=True)
+
+
+# --- settings, and folders of one's own ---
+
+
+def test_all_settings_are_shown_as_yaml_that_can_be_run(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    main(["run", "digits", "--method", "lwf", "--tasks", "2", "--seed", "3", "--show-settings"])
+    shown = capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "mine.yaml").write_text(shown)
+    assert resolve("mine.yaml") == resolve("digits", method="lwf", seed=3, assignments=["data.tasks=2"])
+
+
+def test_what_is_chosen_for_a_folder_is_said_and_saved(tmp_path, capsys, monkeypatch, refusal):
+    make_folder(tmp_path / "photos", classes=tuple("abcde"), each=6, size=(120, 90))
+    monkeypatch.chdir(tmp_path)
+    main(["run", "photos", "--tasks", "2", "--method", "finetune", "--save-preset", "mine.yaml"])
+    shown = " ".join(capsys.readouterr().out.split())
+    for part in (
+        "photos: 5 classes, 30 images; a fifth of every class is held out to test on.",
+        "They arrive in 2 tasks of 2 classes, 3 in the first, in alphabetical order",
+        "Images are brought to 64 x 64 pixels, colour; the shorter side of most is 90.",
+        "The network is resnet32 of width 8 and begins untrained",
+        "remix run mine.yaml",
+    ):
+        assert part in shown
+    assert resolve("mine.yaml") == resolve("photos", tasks=2, method="finetune")
+    assert resolve("mine.yaml", method="remix") == resolve("photos", tasks=2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.yaml", "photos"]
+    assert "mine.yaml exists already" in refusal("run", "photos", "--save-preset", "mine.yaml")
+    assert "takes a name such as mine.yaml" in refusal("run", "photos", "--save-preset", "mine")
+    assert "there is no folder none" in refusal("run", "photos", "--save-preset", "none/mine.yaml")
+
+
+@pytest.mark.slow
+def test_a_folder_is_run_to_its_end(tmp_path, monkeypatch):
+    make_folder(tmp_path / "photos", classes=tuple("abcd"), each=6)
+    monkeypatch.chdir(tmp_path)
+    quick = ["settings.first.epochs=1", "settings.later.epochs=1", "network.options.width=2"]
+    main(["run", "photos/", "--tasks", "2", "--method", "finetune", "--set", *quick])
+    assert RunDirectory(tmp_path / "runs" / "photos-finetune-seed0").read_summary()["tasks"] == 2

@@ -46,7 +46,7 @@ def test_runs_are_made_kept_and_compared(tmp_path, sweep):
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_runs_save_themselves_and_end_with_their_sweep_however_it_ends(tmp_path, ending):
-    command = [sys.executable, "-m", "remix.cli", "sweep", "digits", "--out", str(tmp_path), "--set", "method=remix"]
+    command = [sys.executable, "-m", "remix", "sweep", "digits", "--out", str(tmp_path), "--set", "method=remix"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     log = tmp_path / "digits-remix-seed0.log"
     wait_for(log, "task 1")

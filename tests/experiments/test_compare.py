@@ -9,8 +9,8 @@ import yaml
 from rich.console import Console
 
 from remix.cli import main
-from remix.cli.output import comparison_table
-from remix.experiments.compare import compare_runs, format_comparison, variant_names
+from remix.cli.output import show_comparison
+from remix.experiments.compare import compare_by_data, compare_runs, format_comparison, variant_names
 from remix.experiments.config import resolve
 from remix.experiments.run_directory import RunDirectoryError
 from remix.learning.metrics import AccuracyMatrix
@@ -54,16 +54,16 @@ def test_mean_deviation_and_paired_difference(runs):
 
 def test_markdown_latex_and_csv_hold_the_same_numbers(runs):
     found = compare_runs([runs / "remix-0", runs / "remix-1", runs / "finetune-0"])
-    lines = format_comparison(found, "markdown").splitlines()
+    lines = format_comparison({"digits": found}, "markdown").splitlines()
     assert lines[0].startswith("| method | seeds | last accuracy |")
     assert lines[3].startswith("| remix | 0 1 | 82.00 ± 2.83 |")
-    assert r"82.00 $\pm$ 2.83" in format_comparison(found, "latex")
-    rows = list(csv.DictReader(io.StringIO(format_comparison(found, "csv"))))
+    assert r"82.00 $\pm$ 2.83" in format_comparison({"digits": found}, "latex")
+    rows = list(csv.DictReader(io.StringIO(format_comparison({"digits": found}, "csv"))))
     assert [(row["method"], row["seed"], float(row["last_accuracy_micro"])) for row in rows] == [
         ("finetune", "0", 40.0), ("remix", "0", 80.0), ("remix", "1", 84.0),
     ]  # fmt: skip
     with pytest.raises(SettingError, match="format must be one of"):
-        format_comparison(found, "html")
+        format_comparison({"digits": found}, "html")
 
 
 def test_two_matrices_fit_side_by_side(runs, capsys, monkeypatch):
@@ -163,7 +163,7 @@ def test_latex_can_be_compiled_and_holds_nothing_but_a_table_and_comments(runs, 
 
 def test_names_are_whole_in_a_narrow_terminal(runs):
     text = io.StringIO()
-    Console(file=text, width=80).print(comparison_table(compare_runs([runs])))
+    show_comparison("digits", compare_runs([runs]), Console(file=text, width=80))
     assert "…" not in text.getvalue().split("┡")[1]
 
 
@@ -227,3 +227,41 @@ def test_settings_that_have_a_name_are_told_apart_by_it():
     heavier = code | {"x": 5}
     names = variant_names([("remix", paper), ("remix", code), ("remix", heavier)])
     assert names == ["remix-paper", "remix-code (x=3)", "remix-code (x=5)"]
+
+
+def test_an_interval_of_the_mean_is_that_of_student(runs):
+    found = compare_runs([runs])
+    # 80, 84 and 82: a mean of 82, a deviation of 2, and 4.3027 for two degrees of freedom
+    low, high = found.spread("remix", "last_accuracy_macro").interval
+    assert (low, high) == pytest.approx((82 - 4.3027 * 2 / 3**0.5, 82 + 4.3027 * 2 / 3**0.5), abs=1e-3)
+    assert found.interval("remix") == "77.0 to 87.0"
+    assert compare_runs([runs / "remix-0"]).interval("remix") == ""
+
+
+def test_every_data_set_has_a_table_of_its_own(runs, capsys, monkeypatch):
+    data = resolve("fashion-5").to_plain()["data"]
+    finished(runs / "fashion", "lwf", 0, 60, "fashion-mnist", data=data)
+    groups = compare_by_data([runs])
+    assert {name: list(found.summaries) for name, found in groups.items()} == {
+        "fashion-mnist": ["lwf"], "digits": ["finetune", "remix"],
+    }  # fmt: skip
+    monkeypatch.setenv("COLUMNS", "80")
+    main(["compare", str(runs)])
+    shown = capsys.readouterr().out
+    assert shown.index("fashion-mnist: percent") < shown.index("digits: percent")
+    assert "77.0 to 87.0" in shown
+    assert "…" not in shown
+    rows = list(csv.DictReader(io.StringIO(format_comparison(groups, "csv"))))
+    assert [row["data"] for row in rows] == ["fashion-mnist", *["digits"] * 6]
+    assert "**digits**" in format_comparison(groups, "markdown")
+
+
+def test_other_files_that_a_glob_matches_are_left_out(runs):
+    (runs / "remix-0.log").write_text("said")
+    (runs / "slurm").mkdir()
+    everything = sorted(runs.iterdir())
+    assert list(compare_runs(everything).summaries) == ["finetune", "remix"]
+    with pytest.raises(RunDirectoryError, match="there is no folder"):
+        compare_runs([*everything, runs / "nowhere"])
+    with pytest.raises(RunDirectoryError, match=r"there is no folder .*remix-0\.log"):
+        compare_runs([runs / "remix-0.log"])

@@ -14,6 +14,7 @@ from tiny_runs import config_of, remix_run, tiny
 from remix.cli import main
 from remix.cli.run import run
 from remix.data import MissingData, TaskStream
+from remix.experiments import estimate
 from remix.experiments.config import build_config, list_presets, read_preset, resolve
 from remix.experiments.plan import check_run, create_network, load_tasks, plan_run
 from remix.learning import load_model
@@ -104,6 +105,7 @@ def test_an_option_of_the_data_of_the_wrong_kind_is_refused(tmp_path):
 @pytest.mark.parametrize("preset", list_presets())
 def test_every_preset_can_be_planned_for_every_method_without_its_data(preset, monkeypatch):
     monkeypatch.delenv("REMIX_DATA", raising=False)
+    monkeypatch.setattr(estimate, "seconds_per_image", lambda config: 1e-3)
     for method in list_methods():
         config = build_config(read_preset(preset), assignments={"method": method})
         plan = plan_run(config, None if preset != "digits" else load_tasks(config.data, None))
@@ -121,6 +123,7 @@ def test_every_preset_can_be_planned_for_every_method_without_its_data(preset, m
 def test_a_dry_run_writes_nothing(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("REMIX_DATA", raising=False)
+    monkeypatch.setattr(estimate, "seconds_per_image", lambda config: 1e-3)
     main(["run", "cifar100-10", "--method", "pmi", "--dry-run", "--set", "data.tasks=20"])
     shown = capsys.readouterr().out
     assert "this is planned with the official numbers of cifar100: where is cifar100?" in " ".join(shown.split())

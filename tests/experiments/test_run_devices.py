@@ -16,7 +16,7 @@ from remix.learning.team import Team
 @pytest.mark.slow
 def test_half_precision_runs_on_two_processes(tmp_path):
     words = ["run", "digits", "--devices", "2", "--precision", "bf16-mixed", "--out", str(tmp_path / "run")]
-    command = [sys.executable, "-m", "remix.cli", *words, "--method", "finetune", "--set", *COMMON]
+    command = [sys.executable, "-m", "remix", *words, "--method", "finetune", "--set", *COMMON]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [*command, *SETTINGS["finetune"]], capture_output=True, text=True, env=environment, timeout=600
@@ -53,7 +53,7 @@ def test_two_processes_end_with_the_result_of_one(tmp_path):
             "--out",
             str(tmp_path / str(devices)),
         ]
-        command = [sys.executable, "-m", "remix.cli", *words, "--set", *COMMON, *SETTINGS["finetune"]]
+        command = [sys.executable, "-m", "remix", *words, "--set", *COMMON, *SETTINGS["finetune"]]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600)
         assert done.returncode == 0, done.stderr[-3000:]

@@ -28,7 +28,7 @@ def scripts(monkeypatch):
     monkeypatch.setattr(sweep_runners, "_command", lambda job: [sys.executable, *job.words])
 
 
-def test_a_crashed_run_is_tried_again_a_refused_one_is_not(tmp_path, scripts):
+def test_a_crashed_run_is_tried_again_one_that_failed_by_itself_or_was_refused_is_not(tmp_path, scripts):
     second = "again = folder / 'again'\nif again.exists(): finish()\nelse: again.touch(); os.abort()"
     jobs = [
         script(tmp_path, "good", "finish()"),
@@ -38,9 +38,9 @@ def test_a_crashed_run_is_tried_again_a_refused_one_is_not(tmp_path, scripts):
     ]
     told = []
     ends = run_locally(jobs, 2, lambda job, status: told.append((job.name, status)))
-    assert ends == {"good": "finished", "second": "finished", "never": "crashed", "refused": "refused"}
+    assert ends == {"good": "finished", "second": "finished", "never": "failed", "refused": "refused"}
     assert told.count(("second", "runs")) == 2
-    assert told.count(("never", "runs")) == 2
+    assert told.count(("never", "runs")) == 1
     assert told.count(("refused", "runs")) == 1
     assert "no such data" in jobs[3].log.read_text()
 

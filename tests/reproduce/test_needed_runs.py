@@ -7,6 +7,7 @@ from made_targets import make, rows_of
 from tiny_runs import remix_run, tiny
 from written_runs import write_run
 
+from remix.experiments import estimate
 from remix.experiments.config import differences, resolve
 from remix.methods import list_methods, method_class
 from remix.reproduce import Listener, needed_runs, retention, table1
@@ -37,7 +38,7 @@ def test_every_run_has_a_folder_of_its_own(tmp_path, monkeypatch):
 
 def test_the_paper_s_plan_needs_no_data(tmp_path, monkeypatch):
     monkeypatch.delenv("REMIX_DATA", raising=False)
-    monkeypatch.setattr(needed_runs, "seconds_per_image", lambda config: 1e-3)
+    monkeypatch.setattr(estimate, "seconds_per_image", lambda config: 1e-3)
     _, text = make("table1", tmp_path / "t", scale="paper", dry_run=True)
     methods = [name for name in list_methods() if not method_class(name).exact]
     assert f"{6 * (len(methods) + 3) * 5} runs to do" in text

@@ -6,9 +6,10 @@ import pytest
 from made_targets import make, rows_of
 from written_runs import write_run
 
+from remix.experiments import estimate
 from remix.experiments.config import resolve
 from remix.methods import list_methods, method_class
-from remix.reproduce import efficiency, needed_runs, sensitivity, table1
+from remix.reproduce import efficiency, sensitivity, table1
 from remix.reproduce.needed_runs import Variant
 from remix.reproduce.published import paper_numbers, published_last
 
@@ -126,7 +127,7 @@ def test_memory_of_the_gpu_has_a_line_where_there_is_one(timed):
 
 
 def test_efficiency_has_five_and_ten_tasks_and_twenty_at_the_paper_s_scale(tmp_path, monkeypatch):
-    monkeypatch.setattr(needed_runs, "seconds_per_image", lambda config: 1e-3)
+    monkeypatch.setattr(estimate, "seconds_per_image", lambda config: 1e-3)
     _, text = make("efficiency", tmp_path / "mini", dry_run=True)
     assert "cifar100-mini, 10 tasks" in text
     assert "8 runs to do" in text  # three seeds of five tasks, one of ten

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from remix.cli import main
-from remix.reproduce import PAPER, TARGETS, needed_runs
+from remix.experiments import estimate
+from remix.reproduce import PAPER, TARGETS
 from tests.accepted_commands import check_accepted
 
 
@@ -50,7 +51,7 @@ def test_retention_of_another_preset_plans_its_runs(capsys, tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("REMIX_DATA", raising=False)
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr(needed_runs, "seconds_per_image", lambda config: 1e-3)
+    monkeypatch.setattr(estimate, "seconds_per_image", lambda config: 1e-3)
     main(["reproduce", "retention", "--preset", "tiny-mini", "--dry-run"])
     shown = capsys.readouterr().out
     assert "tiny-mini" in shown
@@ -98,7 +99,7 @@ def test_retention_of_another_preset_plans_its_runs(capsys, tmp_path, monkeypatc
 def test_what_cannot_be_done_is_refused_in_a_sentence(capsys, tmp_path, monkeypatch, words, message):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("REMIX_DATA", raising=False)
-    monkeypatch.setattr(needed_runs, "seconds_per_image", lambda config: 1e-3)
+    monkeypatch.setattr(estimate, "seconds_per_image", lambda config: 1e-3)
     assert message in refused(capsys, *words)
     assert not list(tmp_path.iterdir())
 

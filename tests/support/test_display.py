@@ -85,3 +85,15 @@ def test_in_a_notebook_what_was_stopped_says_so(notebook):
     with pytest.raises(KeyError), Display(Console(force_jupyter=True)):
         raise KeyError
     assert notebook.shown == ["stopped after 0 s"]
+
+
+def test_a_narrow_terminal_cuts_no_number_and_the_last_line_stays():
+    out = StringIO()
+    with Display(Console(file=out, width=40, force_terminal=True)) as display:
+        display.show("task 4 of 5, accuracy 32.8 %: train, epoch 47 of 60", 0.7, {"cross-entropy": 0.2991})
+        display._live.refresh()
+        display.show("end", 1.0, {"cross-entropy": 0.1234}, last=True)
+    shown = out.getvalue()
+    assert "…" not in shown
+    assert all(number in shown for number in ("32.8", "47 of", "60", "0.2991"))
+    assert "100 %  end  cross-entropy 0.1234" in shown

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from remix.cli.output import check_target, note, show
-from remix.support.text import as_table, counted, printable
+from remix.cli.output import check_target, note, show, text_table
+from remix.support.text import counted, printable
 
 if TYPE_CHECKING:
     from remix.learning import Model
@@ -82,7 +82,7 @@ def _listed(model: Model) -> list[str]:
         [f"{one.label}", one.name, f"{one.images or 'not told'}", ", ".join(map(str, one.steps)) or "not told"]
         for one in taught_classes(model)
     ]
-    return [as_table(("label", "class", "images", "steps"), rows, right=(0, 2)), "", *abilities(model)]
+    return [text_table(("label", "class", "images", "steps"), rows, right=(0, 2)), "", *abilities(model)]
 
 
 def _pair(option: str, form: str, text: str, known: tuple[str, ...]) -> tuple[str, str]:

@@ -1,50 +1,21 @@
-"""`remix datasets` and `remix data prepare`; see `remix.cli` for how such functions are written."""
+"""`remix data prepare`; see `remix.cli` for how such functions are written."""
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from remix.data import ImageDataset, Splits
-    from remix.data.registry import Entry
 
-__all__ = ["data", "datasets"]
+__all__ = ["data"]
 
 _MANY_CLASSES = 20
-
-
-def datasets() -> None:
-    """The data sets that REMIX reads by name, one line each; of which the folder REMIX_DATA has a part, that too."""
-    from rich.console import Console
-    from rich.markup import escape
-
-    from remix.data import list_datasets
-
-    console = Console()
-    width = max(len(entry.name) for entry in list_datasets())
-    for entry in list_datasets():
-        part = _part_here(entry)
-        about = f"{entry.about}; here {part}" if part else entry.about
-        console.print(f"[bold]{entry.name:{width}}[/bold]  {escape(about)}", highlight=False, soft_wrap=True)
-
-
-def _part_here(entry: Entry) -> str:
-    """What the folder that REMIX_DATA names has, if it is a part of the classes; nothing if that cannot be read."""
-    from remix.data import DataError
-
-    root = os.environ.get("REMIX_DATA")
-    try:
-        return entry.part_here(Path(root)) if root else ""
-    except (DataError, OSError):
-        return ""
 
 
 def data(action: Literal["prepare"], name: str, *, data: str | None = None) -> None:

@@ -64,8 +64,8 @@ def dream(
         form: How images are held to --prior: typical - as far from the mean as real ones; nll - as likely as can be;
             kl - the whole batch distributed as real ones; frobenius - its covariance near that of real ones.
         prior_weight: Weight of the prior in the objective. By default 0.5 layerwise, 1 pixels and generator, 5 pyramid.
-        steps: Steps of the longest phase; the others keep their proportion. By default 160 layerwise, 500 pixels and
-            pyramid, 1000 generator.
+        steps: Steps of the longest phase; the others keep their proportion. More take longer, and images become
+            clearer. By default 160 layerwise, 500 pixels, 80 pyramid, 1000 generator.
         batch: Most images optimised together.
         micro_batch: Most images in memory at once, if memory is short; slower.
         seed: Number from which images begin; the same seed and options give the same images.
@@ -170,13 +170,15 @@ def _opened(model: str | None, weights: str | None, statistics: str | None, netw
 def show_dream(plan: DreamPlan, files: DreamFiles, console: Console, resume: bool) -> bool:
     """Run a plan, and say what is done and what came of it; returns whether it came to its end."""
     from remix.deploy.dream_files import run_dream
-    from remix.support.display import Display, say
+    from remix.support.display import Display, duration, say
     from remix.support.machine import resuming_command_line
 
     for note in plan.notes:
         say(console, f"note: {note}")
     say(console, f"{len(plan.labels)} images of {', '.join(plan.record['classes'])}")
     say(console, plan.title())
+    if not resume:
+        say(console, f"this takes about {duration(plan.expected_seconds())} here (--steps for more steps, or fewer)")
     with Display(console) as display:
 
         def progress(place: str, done: float, terms: Mapping[str, float]) -> None:

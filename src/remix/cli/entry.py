@@ -23,14 +23,14 @@ from typing import NoReturn
 from remix.cli.audit import audit
 from remix.cli.classes import classes
 from remix.cli.compare import compare
-from remix.cli.data import data, datasets
+from remix.cli.data import data
 from remix.cli.doctor import doctor
 from remix.cli.dream import dream
 from remix.cli.evaluate import evaluate
 from remix.cli.export import export
 from remix.cli.inspect import inspect
 from remix.cli.learn import learn
-from remix.cli.lists import backbones, methods, presets
+from remix.cli.lists import backbones, datasets, methods, presets
 from remix.cli.measure import measure
 from remix.cli.parser import build_parser
 from remix.cli.predict import predict

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from remix.cli.output import Format, as_json, check_format, note, note_left_out, show
-from remix.support.text import as_csv, as_table, printable
+from remix.cli.output import Format, as_json, check_format, note, note_left_out, show, text_table
+from remix.support.text import as_csv, printable
 
 if TYPE_CHECKING:
     from remix.deploy.evaluation import Evaluation
@@ -55,7 +55,7 @@ def _table(result: Evaluation) -> str:
     for label in result.tested:
         images, right = result.of_class(label)
         rows.append([result.classes[label], f"{images}", f"{right}", f"{result.accuracy(label):.1f}%"])
-    parts = [as_table(("class", "images", "right", "accuracy"), rows, right=(1, 2, 3))]
+    parts = [text_table(("class", "images", "right", "accuracy"), rows, right=(1, 2, 3))]
     parts.append(
         f"accuracy, mean over {len(rows)} classes (macro)  {result.macro:.2f}%\n"
         f"accuracy, share of {result.images} images (micro)  {result.micro:.2f}%\n"
@@ -63,7 +63,7 @@ def _table(result: Evaluation) -> str:
     )
     pairs = [[pair.name, pair.read_as, f"{pair.images}", f"{pair.share:.1f}%"] for pair in result.confusions()]
     if pairs:
-        parts.append(as_table(("most confused", "read as", "images", "of the class"), pairs, right=(2, 3)))
+        parts.append(text_table(("most confused", "read as", "images", "of the class"), pairs, right=(2, 3)))
     return "\n\n".join(parts)
 
 

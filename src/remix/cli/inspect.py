@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from remix.cli.output import as_json, show
-from remix.support.text import as_table, printable
+from remix.cli.output import as_json, show, text_table
+from remix.support.text import printable
 
 if TYPE_CHECKING:
     from remix.deploy.inspection import Inspection
@@ -39,7 +39,7 @@ def _sections(found: Inspection, tensors: bool) -> list[str]:
     if tensors:
         parts = [part for part in found.parts if part.kind != "header"]
         rows = [[part.kind, printable(part.name), part.dtype, str(part.shape), f"{part.bytes:,}"] for part in parts]
-        sections.append(as_table(("kind", "tensor", "dtype", "shape", "bytes"), rows, right=(4,)))
+        sections.append(text_table(("kind", "tensor", "dtype", "shape", "bytes"), rows, right=(4,)))
     sections.append(_statement(found, tensors))
     return sections
 
@@ -63,7 +63,7 @@ def _about(found: Inspection) -> str:
         ["", f"then minus mean {numbers[0]} and divided by {numbers[1]} per channel (of 0..1)"],
         *([f"{printable(key)}", printable(text)] for key, text in model.provenance.items()),
     ]
-    return as_table(("", ""), rows).lstrip("\n")
+    return text_table(("", ""), rows).lstrip("\n")
 
 
 def _classes(found: Inspection) -> str:
@@ -76,7 +76,7 @@ def _classes(found: Inspection) -> str:
     head = ["label", "class", "images", "learned", "by", "extended"]
     if not any(row[-1] for row in rows):
         head, rows = head[:-1], [row[:-1] for row in rows]
-    return as_table(head, rows, right=(0, 2))
+    return text_table(head, rows, right=(0, 2))
 
 
 def _history(found: Inspection) -> str:
@@ -84,7 +84,7 @@ def _history(found: Inspection) -> str:
     for number, step in enumerate(found.model.history, 1):
         told = ", ".join(f"{what} {value:.1f}%" for what, value in step.accuracies.items())
         rows.append([f"{number}", _day(step.date), step.method, f"{len(step.classes)}", f"{sum(step.images)}", told])
-    table = as_table(("step", "date", "method", "classes", "images", "accuracy then"), rows, right=(0, 3, 4))
+    table = text_table(("step", "date", "method", "classes", "images", "accuracy then"), rows, right=(0, 3, 4))
     notes = [f"step {n}: {printable(text)}" for n, step in enumerate(found.model.history, 1) for text in step.notes]
     return "\n".join([table, *notes])
 
@@ -99,7 +99,7 @@ def _kinds(found: Inspection) -> str:
         count = f"{total.tensors}" if total.tensors else ""
         rows.append([total.kind, count, f"{total.bytes:,}", shapes, KINDS[total.kind]])
     rows.append(["all", f"{sum(t.tensors for t in found.totals())}", f"{found.bytes:,}", "", "the whole file"])
-    return as_table(("stored", "tensors", "bytes", "shapes", "what it is"), rows, right=(1, 2))
+    return text_table(("stored", "tensors", "bytes", "shapes", "what it is"), rows, right=(1, 2))
 
 
 def _statement(found: Inspection, tensors: bool) -> str:

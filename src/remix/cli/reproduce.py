@@ -115,16 +115,17 @@ def reproduce(
 
 def _list(console: Console) -> None:
     """The targets, and every table and figure of the paper with what makes it and what has to be brought."""
-    from rich.table import Table
+    from remix.cli.output import fitted_table
 
-    for name, about in TARGETS.items():
-        console.print(f"[bold]{name:<12}[/bold] {about}", highlight=False)
+    look: dict[str, Any] = {"box": None, "pad_edge": False}
+    rows = [[name, about] for name, about in TARGETS.items()]
+    console.print(fitted_table(["", "makes"], rows, console.width, texts=("", "makes"), show_header=False, **look))
     console.print("\nWhat the paper has, at its scale (remix reproduce COMMAND); without --scale paper: on a laptop")
-    table = Table("", "shows", "command", "needs", box=None, pad_edge=False)
+    heads, rows = ["", "shows", "command", "needs"], []
     for part in PAPER:
         brought = [*([part.needs] if part.needs else []), *(["a GPU"] if part.gpu else [])]
-        table.add_row(part.name, part.shows, part.command or "-", "; ".join(brought) or "nothing")
-    console.print(table)
+        rows.append([part.name, part.shows, part.command or "-", "; ".join(brought) or "nothing"])
+    console.print(fitted_table(heads, rows, console.width, texts=heads, **look))
 
 
 class Printer(Listener):
@@ -148,15 +149,9 @@ class Printer(Listener):
 
     def plan(self, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """The runs that are needed, as a table."""
-        from rich.table import Table
-        from rich.text import Text
+        from remix.cli.output import fitted_table
 
-        table = Table(*heads)
-        for column in table.columns[3:]:
-            column.justify = "right"
-        for row in rows:
-            table.add_row(*map(Text, row))
-        self.console.print(table)
+        self.console.print(fitted_table(heads, rows, self.console.width, texts=heads[:3]))
 
     def measure(self, bare: Model, images: Path, out: Path, **options: Any) -> None:
         """Measure a model on a folder of images, and tell of it."""

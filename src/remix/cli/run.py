@@ -7,17 +7,16 @@ import os
 import shlex
 import sys
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from remix.cli.output import accuracy_table
+from remix.cli.output import accuracy_table, show
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
+    from pathlib import Path
 
     from rich.console import Console
 
-    from remix.data import TaskStream
-    from remix.experiments.config import RunConfig
     from remix.experiments.run_directory import RunDirectory
 
 __all__ = ["run"]
@@ -29,11 +28,14 @@ def run(
     preset: str,
     *,
     method: str | None = None,
+    tasks: int | None = None,
     seed: int | None = None,
     data: str | None = None,
     out: str | None = None,
     resume: bool = False,
     set: list[str] | None = None,
+    show_settings: bool = False,
+    save_preset: str | None = None,
     dry_run: bool = False,
     validation: bool = False,
     accelerator: Literal["auto", "cpu", "cuda", "mps"] | None = None,
@@ -48,14 +50,21 @@ def run(
     task, model.remix, and checkpoints: after kill -9 the same command with --resume ends with the same matrix.csv.
 
     Args:
-        preset: One of those that remix presets lists, or a file NAME.yaml of the same form.
+        preset: One of those that remix presets lists, a file NAME.yaml of the same form, or a folder of your images:
+            one sub-folder per class, below train and test (or val) if you have divided them. For a folder, image size,
+            network and epochs are chosen by what is in it, and said.
         method: Method to learn with (see: remix methods); the preset's by default.
+        tasks: In how many tasks the classes arrive; the preset's by default, of a folder up to five.
         seed: Number from which everything random is drawn; 0 by default.
         data: The folder that data sets are kept in; by default the one that REMIX_DATA names.
         out: The folder of the run; runs/PRESET-METHOD-seedS by default.
         resume: Go on with the run in that folder.
-        set: Other settings, such as data.tasks=2 settings.first.epochs=10; config.yaml of a run shows all of them.
-        dry_run: Only print what would be done: tasks, stages, epochs, images.
+        set: Other settings, such as data.first=4 settings.first.epochs=10; --show-settings shows all of them, and
+            remix methods NAME says what they mean.
+        show_settings: Only print every setting as it would be, as YAML.
+        save_preset: Only write a preset of this run, NAME.yaml, to be edited and given to remix run; other methods can
+            be run with it as well.
+        dry_run: Only print what would be done (tasks, stages, epochs, images), and about how long it would take.
         validation: Test on a tenth of the training images instead of the test images, for choosing settings: the same
             images with every seed, others with --set data.validation_seed=1.
         accelerator: Where to compute: auto (a GPU if there is one), cpu, cuda or mps; cpu unless the preset says else.
@@ -69,20 +78,25 @@ def run(
     Examples:
         remix run digits
         remix run digits --method finetune --seed 1
+        remix run photos/ --tasks 5 --method remix
+        remix run photos/ --save-preset mine.yaml
         remix run cifar100-mini --data ~/data --out runs/mini --resume
         remix run digits --log tensorboard
         remix run digits --test-every 5
-        remix run cifar100-10 --dry-run --set settings.samples=1000 data.tasks=20
+        remix run cifar100-10 --tasks 20 --dry-run --set settings.samples=1000
     """
     from pathlib import Path
 
+    import yaml
     from rich.console import Console
 
-    from remix.experiments.config import resolve
+    from remix.cli.run_plan import note_on_data, show_choices, show_plan
+    from remix.experiments.config import as_preset, read_preset, resolve
     from remix.experiments.events import TensorBoardLog, read_events, require_tensorboard
     from remix.experiments.plan import create_team, load_tasks
     from remix.experiments.run import execute
     from remix.experiments.run_directory import RunDirectory
+    from remix.experiments.sweep import run_name
     from remix.inversion import InversionStoppedError
     from remix.learning.engine import InterruptedInversion
     from remix.learning.trainer import TrainingStoppedError
@@ -92,6 +106,7 @@ def run(
     config = resolve(
         preset,
         method=method,
+        tasks=tasks,
         seed=seed,
         accelerator=accelerator,
         devices=devices,
@@ -106,10 +121,18 @@ def run(
             raise SettingError(f"--log must be tensorboard, got {log!r}; metrics.jsonl is always written")
         require_tensorboard()
     console = Console()
-    if dry_run:
-        _show_plan(config, data, console)
+    if show_settings:
+        show(yaml.safe_dump(config.to_plain(), sort_keys=False).rstrip())
         return
-    directory = RunDirectory(out or Path("runs") / f"{Path(preset).stem}-{config.method}-seed{config.seed}")
+    show_choices(preset, config, console)
+    if save_preset is not None:
+        _save_preset(Path(save_preset), as_preset(read_preset(preset, config.data.tasks), config))
+        say(console, f"{save_preset} has it; go on with: remix run {shlex.quote(save_preset)}")
+        return
+    if dry_run:
+        show_plan(config, data, console)
+        return
+    directory = RunDirectory(out or Path("runs") / run_name(preset, config.method, [], config.seed))
     directory.check(config, resume)
     if directory.finished:
         if log is not None:
@@ -123,7 +146,7 @@ def run(
     team = create_team(config)
     if not team.first:
         console = Console(quiet=True)
-    _note_on_data(config, stream, console)
+    note_on_data(config, stream, console)
     again = f"remix run {shlex.quote(preset)} ... --out {shlex.quote(str(directory.path))} --resume"
     logged = log is not None and team.first
     try:
@@ -147,6 +170,22 @@ def run(
         _show_result(directory, console)
 
 
+def _save_preset(path: Path, values: Mapping[str, Any]) -> None:
+    """Write a new file of settings. Raises ValueError for a name that is taken, or that is not that of a preset."""
+    import yaml
+
+    from remix.support.files import write_text
+    from remix.support.text import printable
+
+    if path.suffix not in (".yaml", ".yml"):
+        raise ValueError(f"--save-preset takes a name such as mine.yaml, got {printable(path)}")
+    if path.exists():
+        raise ValueError(f"{printable(path)} exists already: give --save-preset another name, or remove it")
+    if not path.parent.is_dir():
+        raise ValueError(f"there is no folder {printable(path.parent)}: make it first")
+    write_text(path, yaml.safe_dump(values, sort_keys=False))
+
+
 def _stop(console: Console, text: str, status: int) -> NoReturn:
     from remix.support.display import say
 
@@ -154,79 +193,11 @@ def _stop(console: Console, text: str, status: int) -> NoReturn:
     sys.exit(status)
 
 
-def _note_on_data(config: RunConfig, stream: TaskStream, console: Console) -> None:
-    """Say if a data set has other numbers of images than the official one: a file may be cut."""
-    from remix.data.registry import list_datasets
-    from remix.support.display import say
-
-    name = config.data.name
-    entry = next((entry for entry in list_datasets() if entry.name == name), None)
-    official = None if entry is None else entry.counts
-    found = len(stream.splits.train), len(stream.splits.test)
-    here = stream.splits.here
-    if entry is not None and entry.classes_here and len(here) < len(stream.splits.classes):
-        say(console, f"note: a part of {name} is here, {len(here)} of {len(stream.splits.classes)} classes")
-    elif official is not None and not config.data.validation and found != official:
-        say(
-            console,
-            f"note: {name} has {found[0]:,} training and {found[1]:,} test images here, officially {official[0]:,} and "
-            f"{official[1]:,}; remix data prepare {name} checks it",
-        )
-
-
-def _show_plan(config: RunConfig, root: str | None, console: Console) -> None:
-    """What would be done; raises ValueError if it cannot be."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    from remix.data import MissingData
-    from remix.experiments.plan import check_run, load_tasks, plan_run
-    from remix.support.display import say
-
-    reason = ""
-    try:
-        stream = load_tasks(config.data, root)
-    except MissingData as error:
-        stream, reason = None, str(error)
-    check_run(config, stream)
-    if stream is not None:
-        _note_on_data(config, stream, console)
-    plan = plan_run(config, stream)
-    data, network = config.data, config.network
-    options = "".join(f", {key}={value}" for key, value in network.options.items())
-    part = f", tested on {data.tested_on}" if data.validation else ""
-    about = Table(show_header=False, box=None, pad_edge=False)
-    about.add_column(style="bold")
-    about.add_column(overflow="fold")
-    about.add_row("data", escape(f"{data.name}, {len(plan.tasks)} tasks, order {data.order}{part}"))
-    about.add_row("network", f"{network.backbone}{options}, batches of {config.batch_size}")
-    setting = getattr(config.settings, "setting", None)
-    about.add_row("method", f"{config.method}{f' (setting {setting})' if setting else ''}, seed {config.seed}")
-    about.add_row("device", f"{config.accelerator}, {config.devices} process(es), precision {config.precision}")
-    console.print(about)
-    table = Table()
-    for heading in ("task", "classes", "train", "test", "pseudo", "stages (epochs)", "images through the network"):
-        table.add_column(heading, justify="left" if "s (" in heading or heading == "classes" else "right")
-    for number, task in enumerate(plan.tasks, start=1):
-        stages = ", ".join(f"{stage.name} ({stage.epochs})" for stage in task.stages)
-        cells = [f"{task.train:,}", f"{task.test:,}", f"{task.pseudo:,}" if task.pseudo else "", stages]
-        table.add_row(str(number), escape(_short(task.classes)), *cells, f"{task.work:,}")
-    table.add_section()
-    table.add_row("all", "", "", "", "", "", f"{plan.work:,}")
-    console.print(table)
-    if not plan.known:
-        say(console, f"this is planned with the official numbers of {data.name}: {reason}", style="yellow")
-
-
-def _short(names: Sequence[str], most: int = 4) -> str:
-    return ", ".join(names[:most]) + (f", ... ({len(names)})" if len(names) > most else "")
-
-
 def _show_result(directory: RunDirectory, console: Console) -> None:
     from remix.support.display import say
 
     summary = directory.read_summary()
-    console.print(accuracy_table(summary["method"], summary["matrix"]))
+    console.print(accuracy_table(summary["method"], summary["matrix"], console.width))
     parts = [f"{name} {value:.1f}" for name, value in summary["minutes"].items() if value >= 0.05]
     parts.append(f"{summary['processor_minutes']:.1f} of the processor")
     spent = f"{summary['minutes_in_all']:.1f} minutes ({', '.join(parts)})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from remix.cli.output import comparison_table
+from remix.cli.output import show_comparison
 
 __all__ = ["sweep"]
 
@@ -24,11 +24,11 @@ def sweep(
 ) -> None:
     """Many runs: every combination of settings and seeds, several at a time; then a comparison.
 
-    Finished runs are kept, unfinished ones go on, a run that crashed is tried once more: the same command can be typed
-    again at any time, also with more seeds.
+    Finished runs are kept, unfinished ones go on. A run that was killed is tried once more, one that failed by itself
+    is not. The same command can be typed again at any time, also with more seeds.
 
     Args:
-        preset: One of those that remix presets lists, or a file NAME.yaml of the same form.
+        preset: One of those that remix presets lists, a file NAME.yaml of the same form, or a folder of your images.
         set: Settings that differ from the preset, with one value or several each: method=pmi,remix
             settings.samples=200,400; config.yaml of a run shows all that there are.
         seeds: Seeds with which every combination is run, such as 0-4 or 0,2,7.
@@ -51,7 +51,7 @@ def sweep(
 
     from rich.console import Console
 
-    from remix.experiments.compare import compare_runs
+    from remix.experiments.compare import compare_by_data
     from remix.experiments.sweep import finish_jobs, parse_seeds, sweep_jobs
     from remix.experiments.sweep_runners import run_locally, run_on_slurm
     from remix.support.display import say
@@ -75,9 +75,7 @@ def sweep(
         say(console, sentence, style="red")
     done = [run.folder for run in runs if run.finished]
     if done:
-        found = compare_runs(done)
-        console.print(comparison_table(found))
-        for line in (*found.sentences(), *found.remarks):
-            say(console, line)
+        for name, found in compare_by_data(done).items():
+            show_comparison(name, found, console)
     if failed:
         sys.exit(1)

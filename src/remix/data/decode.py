@@ -20,7 +20,7 @@ from remix.data.errors import UnreadableImage
 from remix.support.files import IrregularFileError, open_regular
 from remix.support.text import printable
 
-__all__ = ["MAX_PIXELS", "SUFFIXES", "as_picture", "is_picture", "opened", "tensor_of", "to_channels"]
+__all__ = ["GREY", "MAX_PIXELS", "SUFFIXES", "as_picture", "glance", "is_picture", "opened", "tensor_of", "to_channels"]
 
 SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".avif", ".heic"}
@@ -34,6 +34,9 @@ _HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b
 
 MAX_PIXELS = 128_000_000
 """Of one picture."""
+
+GREY = frozenset({"1", "L", "LA", "I", "I;16", "I;16B", "F"})
+"""Pillow's names of pictures without colour."""
 
 _MAX_BYTES = 1 << 30  # as many as so many pixels have in 16 bits and four channels
 _MAX_SCANS = 100  # of a JPEG: ten are usual, and one of a few bytes can take as long as the whole picture
@@ -170,6 +173,18 @@ def is_picture(path: Path) -> bool:
                 return True
     except Exception:  # not readable, not regular, or not an image
         return False
+
+
+def glance(path: Path) -> tuple[int, int] | None:
+    """The shorter side of a picture in pixels, and its channels (1 for grey, else 3); None for what is none.
+
+    Decodes nothing.
+    """
+    try:
+        with open_regular(path) as stream, _identified(stream) as image:
+            return min(image.size), 1 if image.mode in GREY else 3
+    except Exception:  # not readable, not regular, or not an image
+        return None
 
 
 def _turned(image: Image.Image) -> Image.Image:

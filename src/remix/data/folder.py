@@ -16,7 +16,7 @@ from remix.data.preprocessing import IMAGENET, Normalisation, Preprocessing
 from remix.data.registry import dataset
 from remix.support.text import printable
 
-__all__ = ["FolderScan", "files_below", "folder", "scan"]
+__all__ = ["FolderScan", "files_below", "folder", "normalisation_for", "scan"]
 
 
 @dataset("folder", place="one sub-folder of images per class (cat/, dog/, ...), or train/cat/ and test/cat/")
@@ -50,8 +50,7 @@ def folder(
 
     """
     if normalisation is None:
-        grey = Normalisation((sum(IMAGENET.mean) / 3,), (sum(IMAGENET.std) / 3,))
-        normalisation = IMAGENET if channels == 3 else grey
+        normalisation = normalisation_for(channels)
     preprocessing = Preprocessing(size, channels, normalisation.mean, normalisation.std, resample)
     found = scan(root)
     listed = {
@@ -68,6 +67,13 @@ def folder(
     name = root.resolve().name or "folder"
     skipped += found.skipped
     return Splits(parts["train"], parts["test"], normalisation, name, parts.get("validation"), tuple(skipped), root)
+
+
+def normalisation_for(channels: int) -> Normalisation:
+    """That of ImageNet, or its grey average."""
+    if channels == 3:
+        return IMAGENET
+    return Normalisation((sum(IMAGENET.mean) / 3,), (sum(IMAGENET.std) / 3,))
 
 
 _PARTS = {

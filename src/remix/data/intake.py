@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from remix.data.folder import folder
 from remix.data.images import ImageDataset, Splits, hold_out
 from remix.data.preprocessing import Preprocessing
 
-__all__ = ["Intake", "take_in"]
+__all__ = ["Intake", "first_images", "take_in"]
 
 _MOST_BYTES = 4 * 2**30  # of decoded images that do not come from a folder, which is read from disk again and again
 
@@ -93,6 +94,16 @@ def take_in(
     if not present:
         raise DataError("there is no image in the data")
     return Intake(*hold_out(whole.relabelled(present), holdout, seed))
+
+
+def first_images(data: Any, count: int) -> list[Any]:
+    """Some images of data that `take_in` takes, as they are, but a folder; an iterator has given them away then."""
+    if isinstance(data, Splits):
+        data = data.train
+    if isinstance(data, ImageDataset):
+        return list(data.batch(range(min(count, len(data))))[0])
+    pairs, _ = _pairs(data)
+    return list(pairs[0][:count]) if isinstance(pairs, tuple) else [image for image, _ in islice(pairs, count)]
 
 
 def _of_shape(data: ImageDataset, preprocessing: Preprocessing) -> ImageDataset:

@@ -164,7 +164,8 @@ def task_sizes(classes: int, tasks: int, first: int | None) -> tuple[int, ...]:
             start = classes - (tasks - 1) * (classes // tasks)
             raise DataError(
                 f"{classes} classes do not divide into {tasks} equal tasks; type tasks={' or '.join(map(str, near))}, "
-                f"or first={start} for a larger first task"
+                f"or first={start} for a larger first task (with remix run: --tasks {near[-1]}, or --set "
+                f"data.first={start})"
             )
         return (classes // tasks,) * tasks
     rest, later = classes - first, tasks - 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -37,6 +38,7 @@ from remix.inversion.dream import chunks
 from remix.inversion.priors import PRIORS
 from remix.laplace import LaplaceNormal
 from remix.learning import Model
+from remix.networks.probe import evaluating
 from remix.statistics import LayerStatistics, Memory, batchnorm_statistics, covariance_kinds
 from remix.support.global_random import undisturbed
 
@@ -45,6 +47,7 @@ __all__ = ["DreamPlan", "make_plan"]
 _MOST_CLASSES = 10  # where none are named
 _MOST_DRAWS = 200  # batches of a trained generator that are looked through for the classes asked for
 _LARGE = 64  # pixels
+_TIMED = 8  # images, at most, by which the time is estimated
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +106,20 @@ class DreamPlan:
             about = "no prior"
         steps = sum(steps for steps, _ in self._phases())
         return "  ·  ".join([self.model.backbone, self.strategy, about, f"{steps} steps", f"seed {self.seed}"])
+
+    def expected_seconds(self) -> float:
+        """About how long it will take here, by a few passes of the network, forward and backward."""
+        settings = self.settings
+        at_once = settings.batch if isinstance(settings, GeneratorSettings) else 1
+        images = self.knowledge.like.new_zeros(min(_TIMED, len(self.labels)), *self.model.preprocessing.shape)
+        took = []
+        with evaluating(self.model.classifier), torch.enable_grad():
+            for _ in range(2):
+                began, x = time.perf_counter(), images.clone().requires_grad_()
+                (gradient,) = torch.autograd.grad(self.model.classifier.backbone.pooled(x).sum(), x)
+                gradient.sum().item()  # waits for the device
+                took.append(time.perf_counter() - began)
+        return sum(self._work) * at_once * min(took) / len(images)
 
     def done(self, progress: Progress) -> float:
         """The share of all the work that is done after a step."""

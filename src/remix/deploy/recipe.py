@@ -15,8 +15,8 @@ from remix.networks import Backbone, backbone_options
 from remix.networks.probe import block_shapes
 
 __all__ = [
-    "LearnSettings", "Recipe", "auto_method", "check_step_method", "frozen_blocks", "make_recipe", "step_methods",
-    "usual_size",
+    "LearnSettings", "Recipe", "auto_method", "check_step_method", "epochs_from_scratch", "frozen_blocks",
+    "make_recipe", "step_methods", "usual_size",
 ]  # fmt: skip
 
 _PHOTO_SIZE = 128  # pixels: a third of the work of 224, see docs/learn.md
@@ -216,7 +216,7 @@ def make_recipe(
     tuned = trained or frozen > 0
     batch = min(settings.batch or (32 if images <= _SMALL else 128), images)
     batches = math.ceil(images / batch)
-    epochs = settings.epochs or (_passes(32, batches, 8, 20) if tuned else _epochs_from_scratch(images))
+    epochs = settings.epochs or (_passes(32, batches, 8, 20) if tuned else epochs_from_scratch(images))
     of_head = settings.epochs or (_passes(80, batches, 8, 40) if tuned else min(epochs, 8))
     lr = settings.lr or (0.004 if tuned else 0.05)
     flip = channels == 3 if settings.flip is None else settings.flip
@@ -284,7 +284,7 @@ def _passes(steps: int, batches: int, least: int, most: int) -> int:
     return max(least, min(most, round(steps / batches)))
 
 
-def _epochs_from_scratch(images: int) -> int:
+def epochs_from_scratch(images: int) -> int:
     """About as many steps whatever the number of images: 60 passes over a few hundred, 20 over ten thousand."""
     return max(20, min(60, round(60 * (500 / max(images, 1)) ** 0.37)))
 

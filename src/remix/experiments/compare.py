@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from remix.experiments.config import differences
-from remix.experiments.paired import Spread, paired_difference, spread
+from remix.experiments.paired import CONFIDENCE, Spread, paired_difference, spread
 from remix.experiments.run_directory import RunDirectory, RunDirectoryError
 from remix.learning.metrics import METRICS
 from remix.methods import list_methods
@@ -18,8 +18,10 @@ from remix.support.settings import SettingError
 from remix.support.text import as_csv, as_latex, as_markdown, printable, shown
 
 __all__ = [
+    "INTERVAL",
     "Comparison",
     "Format",
+    "compare_by_data",
     "compare_runs",
     "comparison_cells",
     "format_comparison",
@@ -31,6 +33,9 @@ __all__ = [
 ]
 
 Format = Literal["markdown", "csv", "latex"]
+INTERVAL = f"{CONFIDENCE:.0%} interval".replace("%", " %")
+"""Head of a column: of the mean last accuracy, over seeds."""
+
 _PAIRED_ON = "last_accuracy_macro"
 _MINUTES = {"minutes": "minutes_in_all", "processor_minutes": "processor_minutes"}  # column, key in a summary
 _SHOWN = 4  # settings in the name of a variant, at most
@@ -59,6 +64,12 @@ class Comparison:
         values = [summary["metrics"][metric] for summary in self.summaries[method].values()]
         return None if None in values else spread(values)
 
+    def interval(self, method: str) -> str:
+        """Of the mean last accuracy of a method, over seeds; nothing if there is one seed."""
+        known = self.spread(method, _PAIRED_ON)
+        bounds = None if known is None else known.interval
+        return "" if bounds is None else f"{max(0.0, bounds[0]):.1f} to {min(100.0, bounds[1]):.1f}"
+
     def sentences(self, best: str | None = None) -> list[str]:
         """The method ``best`` (the last one by default) against every other on the same data, over common seeds."""
         best = best or list(self.summaries)[-1]
@@ -82,16 +93,50 @@ def compare_runs(folders: Sequence[str | Path]) -> Comparison:
     """Read finished runs.
 
     Args:
-        folders: run directories; folders of run directories are looked into.
+        folders: run directories; folders of run directories are looked into. Files and folders without a run, which a
+            glob may match, are left out.
 
     Raises:
         SettingError: if there is no finished run, or two of the same method, data, settings and seed.
-        RunDirectoryError: if a result cannot be read.
+        RunDirectoryError: if there is no run at all, or a result cannot be read.
 
     """
-    directories = [found for folder in folders for found in runs_in(Path(folder))]
+    finished, remarks = _finished(folders)
+    return _compared(finished, remarks)
+
+
+def compare_by_data(folders: Sequence[str | Path]) -> dict[str, Comparison]:
+    """The same by data set, in the order in which these come: accuracies on different images say nothing together."""
+    finished, remarks = _finished(folders)
+    groups: dict[str, list[RunDirectory]] = {}
+    for directory in finished:
+        groups.setdefault(directory.read_whole_config()["data"]["name"], []).append(directory)
+    found = {name: _compared(group, []) for name, group in groups.items()}
+    last = list(found)[-1]
+    return found | {last: replace(found[last], remarks=(*found[last].remarks, *remarks))}
+
+
+def _finished(folders: Sequence[str | Path]) -> tuple[list[RunDirectory], list[str]]:
+    """The runs that are finished, and sentences on what was left out."""
+    directories: list[RunDirectory] = []
+    foreign: list[RunDirectoryError] = []
+    for folder in map(Path, folders):
+        try:
+            directories += runs_in(folder)
+        except RunDirectoryError as error:
+            if not folder.exists():
+                raise
+            foreign.append(error)
+    if foreign and not directories:
+        raise foreign[0]
     unfinished = [str(directory) for directory in directories if not directory.finished]
     finished = [directory for directory in directories if directory.finished]
+    if not finished:
+        raise SettingError(f"there is no finished run in {printable(', '.join(map(str, folders)))}")
+    return finished, [f"not finished, left out: {', '.join(unfinished)}"] if unfinished else []
+
+
+def _compared(finished: Sequence[RunDirectory], remarks: Sequence[str]) -> Comparison:
     configs = [directory.read_whole_config() for directory in finished]
     names = variant_names([(config["method"], protocol(config) | config["settings"]) for config in configs])
     runs: dict[str, dict[int, dict[str, Any]]] = {}
@@ -105,10 +150,7 @@ def compare_runs(folders: Sequence[str | Path]) -> Comparison:
             )
         places[key] = directory.path
         runs.setdefault(key[0], {})[key[1]] = summary
-    if not runs:
-        raise SettingError(f"there is no finished run in {printable(', '.join(map(str, folders)))}")
     order = sorted(runs, key=method_rank)
-    remarks = [f"not finished, left out: {', '.join(unfinished)}"] if unfinished else []
     sorted_runs = {name: dict(sorted(runs[name].items())) for name in order}
     where = tuple(places[name, seed] for name, seeds in sorted_runs.items() for seed in seeds)
     return Comparison(sorted_runs, where, (*remarks, *_inequalities(where)))
@@ -123,30 +165,40 @@ def method_rank(name: str) -> tuple[int, str]:
 
 def comparison_cells(found: Comparison) -> tuple[list[str], list[list[str]]]:
     """A table of a comparison, a row per method: heads of the columns, and cells; the first two columns are texts."""
-    heads = ["method", "seeds", *METRICS.values(), "minutes", "processor minutes", "peak MiB"]
+    first, *others = METRICS.values()
+    heads = ["method", "seeds", first, INTERVAL, *others, "minutes", "processor minutes", "peak MiB"]
     rows = []
     for name, runs in found.summaries.items():
-        cells = [str(found.spread(name, metric) or "") for metric in METRICS]
+        last, *cells = (str(found.spread(name, metric) or "") for metric in METRICS)
         cells += [f"{spread([run[key] for run in runs.values()]).mean:.1f}" for key in _MINUTES.values()]
         peak = max(run["peak_memory_mib"] for run in runs.values())
-        rows.append([name, " ".join(map(str, runs)), *cells, str(peak)])
+        rows.append([name, " ".join(map(str, runs)), last, found.interval(name), *cells, str(peak)])
     return heads, rows
 
 
-def format_comparison(found: Comparison, form: Format) -> str:
-    """The table as text in a format; as CSV one line per run instead.
+def format_comparison(groups: Mapping[str, Comparison], form: Format) -> str:
+    """The tables, by data set, with what may be said below each, as text in a format; as CSV one line per run instead.
 
     Raises:
         SettingError: for an unknown format.
 
     """
     if form == "csv":
-        return as_csv(run_rows(found)).rstrip("\n")
-    if form == "markdown":
-        return as_markdown(*comparison_cells(found), left=2)
-    if form == "latex":
-        return as_latex(*comparison_cells(found), left=2)
-    raise SettingError(f"format must be one of table, markdown, csv, latex, got {shown(form)}")
+        rows = [{"data": name} | row for name, found in groups.items() for row in run_rows(found)]
+        columns = dict.fromkeys(column for row in rows for column in row)
+        return as_csv([{column: row.get(column) for column in columns} for row in rows]).rstrip("\n")
+    if form not in ("markdown", "latex"):
+        raise SettingError(f"format must be one of table, markdown, csv, latex, got {shown(form)}")
+    laid_out, title, begin = {
+        "markdown": (as_markdown, "**{}**\n\n", "\n"),
+        "latex": (as_latex, "% {}\n", "% "),
+    }[form]
+    parts = []
+    for name, found in groups.items():
+        head = title.format(printable(Path(name).name)) if len(groups) > 1 else ""
+        said = [f"{begin}{printable(line)}" for line in (*found.sentences(), *found.remarks)]
+        parts.append("\n".join([head + laid_out(*comparison_cells(found), left=2), *said]))
+    return "\n\n".join(parts)
 
 
 def run_rows(found: Comparison) -> list[dict[str, Any]]:

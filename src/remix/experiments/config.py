@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from remix.data import Augment
+from remix.experiments.own_data import BASE, folder_data, is_folder
 from remix.learning.method import Method
 from remix.methods import list_methods, method_class
 from remix.networks import backbone_options, create_head
@@ -24,6 +25,7 @@ __all__ = [
     "DataConfig",
     "NetworkConfig",
     "RunConfig",
+    "as_preset",
     "build_config",
     "differences",
     "list_presets",
@@ -151,6 +153,7 @@ def resolve(
     preset: str,
     *,
     method: str | None = None,
+    tasks: int | None = None,
     seed: int | None = None,
     accelerator: str | None = None,
     devices: int | None = None,
@@ -161,8 +164,8 @@ def resolve(
     """The run that is asked for: the preset, then what is given here, then the assignments.
 
     Args:
-        preset: name of a preset, or a YAML file.
-        method, seed, accelerator, devices, precision: instead of the preset's.
+        preset: name of a preset, a YAML file, or a folder of images.
+        method, tasks, seed, accelerator, devices, precision: instead of the preset's.
         validation: whether a tenth of the training images stands in for the test images.
         assignments: words ``key=value``, as after ``--set``.
 
@@ -172,14 +175,22 @@ def resolve(
     """
     chosen: dict[str, Any] = {
         "method": method,
+        "data.tasks": tasks,
         "seed": seed,
         "accelerator": accelerator,
         "devices": devices,
         "precision": precision,
         "data.validation": 0.1 if validation else None,
     }
-    given = {key: value for key, value in chosen.items() if value is not None}
-    return build_config(read_preset(preset), assignments=given | parse_assignments(assignments))
+    given = {key: value for key, value in chosen.items() if value is not None} | parse_assignments(assignments)
+    return build_config(read_preset(preset, given.get("data.tasks")), assignments=given)
+
+
+def as_preset(values: Mapping[str, Any], config: RunConfig) -> dict[str, Any]:
+    """A preset for the run that was made of the preset ``values``, which other methods can be run with as well."""
+    found = config.to_plain()
+    by_method = dict(values.get("methods", {})) | {config.method: found.pop("settings")}
+    return {"about": values.get("about", ""), **found, "methods": by_method}
 
 
 def build_config(values: Mapping[str, Any], *, assignments: Mapping[str, Any] | None = None) -> RunConfig:
@@ -315,15 +326,22 @@ def list_presets() -> dict[str, str]:
     return {name: _read_preset(name)["about"] for name in _presets()}
 
 
-def read_preset(name: str) -> dict[str, Any]:
-    """The content of a preset, or of a YAML file given by its path.
+def read_preset(name: str, tasks: int | None = None) -> dict[str, Any]:
+    """The content of a preset, of a YAML file given by its path, or what is chosen for a folder of images.
 
-    With ``base: NAME`` it says only what differs from the preset of that name.
+    With ``base: NAME`` a file says only what differs from the preset of that name.
+
+    Args:
+        name: of a preset, which goes before a folder of the same name, or a path.
+        tasks: into which a folder is divided.
 
     Raises:
         SettingError: if there is none, or it is not a mapping in YAML.
+        DataError: for a folder that cannot be learned from.
 
     """
+    if name not in _presets() and is_folder(name):
+        return folder_data(name).values(read_preset(BASE), tasks)
     values = _read_preset(name)
     if "base" not in values:
         return values
@@ -344,7 +362,10 @@ def _read_preset(name: str) -> dict[str, Any]:
         values = parse_yaml(presets[name].read_text())
     else:
         hint, known = did_you_mean(name, presets), ", ".join(presets)
-        raise SettingError(f"there is no preset {shown(name)}{hint}; there are: {known}; or give a file NAME.yaml")
+        raise SettingError(
+            f"there is no preset {shown(name)}{hint}; there are: {known}; or give a file NAME.yaml, or a folder of "
+            "images"
+        )
     if not isinstance(values, Mapping):
         raise SettingError(f"{printable(name)} must hold settings as key: value")
     return dict(values)

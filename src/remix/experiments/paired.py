@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
+from scipy.special import stdtrit
 
 __all__ = ["CONFIDENCE", "PairedDifference", "Spread", "paired_difference", "spread"]
 
@@ -22,6 +23,14 @@ class Spread:
     mean: float
     std: float | None
     count: int
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Of the mean, with a confidence of 95 %, by Student's t; None for a single value."""
+        if self.std is None:
+            return None
+        half = float(stdtrit(self.count - 1, (1 + CONFIDENCE) / 2)) * self.std / math.sqrt(self.count)
+        return self.mean - half, self.mean + half
 
     def __str__(self) -> str:
         return f"{self.mean:.2f}" if self.std is None else f"{self.mean:.2f} ± {self.std:.2f}"

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from remix.data import TaskStream, class_order, load
+from remix.data import Splits, TaskStream, class_order, load
 from remix.data.registry import list_datasets
 from remix.data.task_stream import task_sizes
 from remix.experiments.config import DataConfig, RunConfig
@@ -21,7 +21,7 @@ from remix.support.text import shown
 
 __all__ = [
     "RunPlan", "StagePlan", "TaskPlan", "check_run",
-    "create_network", "create_team", "load_tasks", "method_of", "network_options", "plan_run",
+    "create_network", "create_team", "divided", "load_tasks", "method_of", "network_options", "plan_run",
 ]  # fmt: skip
 
 
@@ -33,6 +33,11 @@ def load_tasks(data: DataConfig, root: str | None) -> TaskStream:
         if not data.options:
             raise
         raise SettingError(f"data.options holds a value of the wrong kind: {shown(data.options)}") from error
+    return divided(splits, data)
+
+
+def divided(splits: Splits, data: DataConfig) -> TaskStream:
+    """A data set in the tasks that a configuration describes. Raises DataError if it cannot be."""
     stream = TaskStream(splits, data.tasks, data.order, data.first, data.classes)
     return stream.with_validation(data.validation, data.validation_seed) if data.validation else stream
 

@@ -17,7 +17,7 @@ from remix.support.settings import SettingError
 
 __all__ = ["Job", "Report", "Start", "Status", "finish_jobs", "make_job", "parse_seeds", "run_name", "sweep_jobs"]
 
-Status = Literal["runs", "finished", "crashed", "refused", "interrupted"]
+Status = Literal["runs", "finished", "crashed", "failed", "refused", "interrupted"]
 _TAIL = 4096  # bytes of a log in which its last line is looked for
 
 
@@ -97,7 +97,9 @@ def run_name(preset: str, method: str, settings: Sequence[str], seed: int) -> st
     """The name of a run's folder: preset, method, the settings (words ``key=value``) that set it apart, seed."""
     told = [word.partition("=")[0].rpartition(".")[2] + "".join(word.partition("=")[1:]) for word in settings]
     safe = ["".join(letter if letter.isalnum() or letter in "=.+_" else "_" for letter in word) for word in told]
-    return "-".join([Path(preset).stem, method, *safe, f"seed{seed}"])
+    path = Path(preset)
+    name = path.stem if path.suffix in (".yaml", ".yml") else path.absolute().name
+    return "-".join([name, method, *safe, f"seed{seed}"])
 
 
 def make_job(

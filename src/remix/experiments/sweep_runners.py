@@ -24,8 +24,9 @@ from remix.support.settings import SettingError
 
 __all__ = ["run_locally", "run_on_slurm"]
 
-_REFUSED = 2  # the command's status for something that the person has to set right
-_TRIES = 2  # of a run that crashes
+# Statuses of the command that would be the same again: an error or a loss that is not finite, something to set right.
+_ENDS: dict[int, Status] = {1: "failed", 2: "refused"}
+_TRIES = 2  # of a run that was killed, or crashed
 _BETWEEN_LOOKS, _BETWEEN_LOOKS_AT_A_CLUSTER = 0.2, 2.0  # seconds
 _PATIENCE = 60.0  # seconds that interrupted runs have for saving
 
@@ -33,8 +34,8 @@ _PATIENCE = 60.0  # seconds that interrupted runs have for saving
 def run_locally(jobs: Sequence[Job], parallel: int, report: Report) -> dict[str, Status]:
     """Run what is not finished, ``parallel`` at a time, each on its share of the processors.
 
-    A run that crashed goes on from its checkpoint, once; one that was refused (a setting, missing data) is not tried
-    again. Ctrl-C lets every run save itself.
+    A run that crashed or was killed goes on from its checkpoint, once. One that failed by itself or was refused (a
+    setting, missing data) would again, and is not tried. Ctrl-C lets every run save itself.
 
     Raises:
         KeyboardInterrupt: after Ctrl-C, when the runs are saved.
@@ -57,7 +58,7 @@ def run_locally(jobs: Sequence[Job], parallel: int, report: Report) -> dict[str,
                 report(job, "runs")
             for job in [job for job, process in running.items() if process.poll() is not None]:
                 code = _close(running.pop(job))
-                status: Status = "finished" if job.finished else "refused" if code == _REFUSED else "crashed"
+                status: Status = "finished" if job.finished else _ENDS.get(code, "crashed")
                 if status == "crashed" and tries[job.name] < _TRIES:
                     waiting.insert(0, job)
                 ends[job.name] = status
@@ -114,7 +115,7 @@ def _be_a_job() -> None:
         _thread.interrupt_main()
 
     threading.Thread(target=interrupt_at_the_end, daemon=True).start()
-    runpy.run_module("remix.cli", run_name="__main__", alter_sys=True)
+    runpy.run_module("remix", run_name="__main__", alter_sys=True)
 
 
 def run_on_slurm(
@@ -127,7 +128,7 @@ def run_on_slurm(
 ) -> dict[str, Status]:
     """Submit what is not finished, at most ``parallel`` at a time, and wait.
 
-    A run that crashed goes on from its checkpoint, once.
+    A run that crashed goes on from its checkpoint, once; one that failed by itself or was refused does not.
 
     Args:
         jobs: in the order in which they are submitted. Their folders must lie on a shared disk.
@@ -153,14 +154,19 @@ def run_on_slurm(
             report(job, "runs")
         while submitted:
             for job in [job for job, handle in submitted.items() if handle.done()]:
-                del submitted[job]
-                ends[job.name] = "finished" if job.finished else "crashed"
+                code = _status(submitted.pop(job))
+                ends[job.name] = "finished" if job.finished else _ENDS.get(code, "crashed")
                 report(job, ends[job.name])
             time.sleep(_BETWEEN_LOOKS_AT_A_CLUSTER)
-        waiting = [job for job in waiting if not job.finished]
+        waiting = [job for job in waiting if ends[job.name] == "crashed"]
         if not waiting:
             break
     return ends
+
+
+def _status(handle: Any) -> int:
+    """How the command of a job ended; -1 where the job itself did not come to its end."""
+    return -1 if handle.exception() is not None else int(handle.result())
 
 
 def _executor(jobs: Sequence[Job], parallel: int, options: Sequence[str], cluster: str) -> Any:
@@ -183,7 +189,7 @@ def _executor(jobs: Sequence[Job], parallel: int, options: Sequence[str], cluste
 
 
 def _execute(words: Sequence[str]) -> int:
-    return subprocess.call([sys.executable, "-m", "remix.cli", *words])
+    return subprocess.call([sys.executable, "-m", "remix", *words])
 
 
 if __name__ == "__main__":

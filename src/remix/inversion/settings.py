@@ -31,6 +31,14 @@ class Schedule:
     from the end of the warm-up; each multiplies the rate by ``factor``. With ``cosine_period`` the rate falls as half a
     cosine that reaches zero after so many steps.
 
+    Attributes:
+        steps: how many.
+        rate: learning rate after the warm-up.
+        warm_up: steps in which the rate rises.
+        milestones: steps after which the rate is multiplied by ``factor``.
+        factor: see ``milestones``.
+        cosine_period: steps in which the rate falls to zero as half a cosine; None for no such fall.
+
     Raises:
         ValueError: for numbers out of range, or milestones that do not ascend.
 
@@ -233,6 +241,7 @@ class GeneratorSettings:
         batch: images per step.
         noise: length of the generator's input.
         confidence: weight of the cross-entropy with the network's own decision, at ``temperature``.
+        temperature: that logits are divided by for it.
         balance: weight of the class balance.
         smoothness: weight of the difference to the blurred image.
         statistics: weight of the mean over layers of KL(running || batch).

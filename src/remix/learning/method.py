@@ -43,6 +43,9 @@ class Method(ABC):
     """
 
     name: ClassVar[str] = ""
+    keeps: ClassVar[str] = "the network"
+    """What is left of a task when it is over, in words."""
+
     keeps_images: ClassVar[bool] = False
     """Whether it is trained on the images of all tasks so far: an upper bound, not a method without old data."""
 

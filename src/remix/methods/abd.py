@@ -38,6 +38,7 @@ class Abd(Generated, OneStage):
 
     """
 
+    keeps: ClassVar[str] = "the network and its generator"
     carried: ClassVar[tuple[str, ...]] = (GENERATOR,)
     first: Training = LONG
     later: Training = LONG

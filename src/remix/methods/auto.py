@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from remix.methods.exact import Exact
 from remix.methods.lda import Lda
@@ -21,6 +22,8 @@ class Auto(Lda):
     Settings as in `Lda`; with a covariance or a shrinkage it is that. `ncm` and `fecam` are not tried: on birds
     neither was better than lda by more than noise (docs/learn.md).
     """
+
+    keeps: ClassVar[str] = "what lda or ranpac keeps"
 
     def heads(self) -> Sequence[Exact]:
         """A linear discriminant, and ridge regression on random features."""

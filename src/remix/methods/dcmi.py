@@ -53,6 +53,7 @@ class Dcmi(Method):
 
     """
 
+    keeps: ClassVar[str] = "the network, and of every class the mean of its features"
     by_steps: ClassVar[bool] = False
     first: Training = _PLAIN
     image_generator: Training = Training(

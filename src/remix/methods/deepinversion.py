@@ -39,6 +39,7 @@ class DeepInversion(Generated, OneStage):
 
     """
 
+    keeps: ClassVar[str] = "the network and its generator"
     carried: ClassVar[tuple[str, ...]] = (GENERATOR,)
     first: Training = LONG
     later: Training = LONG

@@ -50,6 +50,7 @@ class Drift(Method):
 
     """
 
+    keeps: ClassVar[str] = "the network, and of every class a Gaussian of its features"
     by_steps: ClassVar[bool] = False
     first: Training = FIRST
     later: Training = replace(FIRST, clip=1.0)  # without a limit, features ran away at this rate

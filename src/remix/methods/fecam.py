@@ -37,6 +37,7 @@ class Fecam(Exact):
 
     """
 
+    keeps: ClassVar[str] = "the network, and of every class the mean and the covariance of its features"
     own: ClassVar[bool] = True
     shrinkage: float | None = None
 

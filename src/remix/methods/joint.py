@@ -24,6 +24,7 @@ class Joint(Method):
 
     """
 
+    keeps: ClassVar[str] = "all images"
     keeps_images: ClassVar[bool] = True
     by_steps: ClassVar[bool] = False
     training: Training = FIRST

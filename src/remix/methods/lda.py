@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from torch import Tensor
 
@@ -35,6 +35,7 @@ class Lda(Exact):
 
     """
 
+    keeps: ClassVar[str] = "the network, the mean features of every class, and one covariance"
     covariance: CovarianceChoice = "auto"
     shrinkage: float | None = None
 

@@ -27,6 +27,7 @@ class Ncm(Exact):
     Settings as in `Exact`. Distances are Euclidean, of features as they are or of roots of unit length: cosines.
     """
 
+    keeps: ClassVar[str] = "the network, and of every class the mean of its features"
     word: ClassVar[str] = ""
 
     def kind(self, dim: int) -> ScatterKind:

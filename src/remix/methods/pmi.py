@@ -87,6 +87,9 @@ class Pmi(Method):
 
     """
 
+    keeps: ClassVar[str] = (
+        "the network, a Gaussian and a selector of every class, and statistics of the inputs of its blocks"
+    )
     renamed: ClassVar[Mapping[str, str]] = {"views": "augment_replay"}
     named: ClassVar[Mapping[str, Mapping[str, Any]]] = named_settings.PMI
     setting: Setting = "code"

@@ -46,6 +46,7 @@ class Praka(Method):
 
     """
 
+    keeps: ClassVar[str] = "the network, its second head, and of every class the mean of its features"
     by_steps: ClassVar[bool] = False
     carried: ClassVar[tuple[str, ...]] = (JOINT,)
     first: Training = Training(100, 1e-3, weight_decay=2e-4, optimiser="adam", schedule="cosine", period=32)

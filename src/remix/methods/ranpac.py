@@ -34,6 +34,9 @@ class Ranpac(Exact):
 
     """
 
+    keeps: ClassVar[str] = (
+        "the network, the mean features of every class, and one covariance, all of random projections"
+    )
     word: ClassVar[str] = "penalty"
     width: int = 2000
     penalty: float | None = None

@@ -38,6 +38,7 @@ class Remix(Pmi):
 
     """
 
+    keeps: ClassVar[str] = "what pmi keeps, and a Laplace covariance of the input of every BatchNorm layer"
     named: ClassVar[Mapping[str, Mapping[str, Any]]] = named_settings.REMIX
     view: Literal["channels", "map"] = "channels"
     inversion: LayerwiseSettings = LayerwiseSettings(prior=PriorSettings("laplace-code"))  # noqa: RUF009 (frozen)

@@ -46,6 +46,7 @@ class Ssre(Method):
 
     """
 
+    keeps: ClassVar[str] = "the network, and of every class the mean of its features"
     by_steps: ClassVar[bool] = False
     first: Training = Training(100, 1e-3, (45, 90), optimiser="adam")
     later: Training = Training(60, 2e-4, (45,), optimiser="adam")

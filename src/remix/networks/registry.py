@@ -62,6 +62,12 @@ def backbone_options(name: str) -> dict[str, object]:
     return {parameter.name: parameter.default for parameter in parameters if parameter.name not in fixed}
 
 
+def backbone_factory(name: str) -> Callable[..., Backbone]:
+    """The class or function behind a name. Raises ValueError; the message says what to type instead."""
+    factory = _find(name)
+    return factory.func if isinstance(factory, partial) else factory
+
+
 def create_backbone(name: str, **options: object) -> Backbone:
     """Build a backbone by name, for example ``create_backbone("resnet32", width=8)``.
 

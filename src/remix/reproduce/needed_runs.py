@@ -1,36 +1,27 @@
-"""The runs that a table or figure is made of: planned, found among those that are there, and run if they are not.
-
-Also how long they will take on this machine.
-"""
+"""The runs that a table or figure is made of: planned, found among those that are there, and run if they are not."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from remix.data import MissingData, TaskStream
 from remix.experiments.compare import Comparison, runs_in
 from remix.experiments.config import RunConfig, build_config, differences, resolve
-from remix.experiments.plan import create_network, load_tasks, plan_run
+from remix.experiments.estimate import HOW_ESTIMATED, Estimate
+from remix.experiments.plan import load_tasks
 from remix.experiments.run_directory import RunDirectory
 from remix.experiments.sweep import Job, finish_jobs, make_job, parse_seeds, run_name
 from remix.experiments.sweep_runners import run_locally
-from remix.learning.team import as_device
 from remix.methods import method_class
-from remix.networks import Backbone
 from remix.reproduce.given_rows import Row, read_rows, summary_of
 from remix.reproduce.targets import Listener, Reproduction
 from remix.support.display import duration
 from remix.support.settings import SettingError
 from remix.support.text import printable
 
-__all__ = ["NeededRun", "Variant", "benchmarks", "comparison", "need_runs", "seconds_per_image"]
+__all__ = ["NeededRun", "Variant", "benchmarks", "comparison", "need_runs"]
 
 TAKES = ("data", "runs", "rows", "seeds", "jobs", "finished", "dry_run")
 """Options of the targets that are made of runs."""
@@ -208,13 +199,13 @@ def _tell_plan(runs: Sequence[NeededRun], parallel: int, place: Path, data: str 
     """What is finished, what is left, and how long that will take here."""
     heads = ["benchmark", "method", "seeds", "finished", "minutes each, estimated"]
     rows = []
-    estimate = _Estimate(data)
+    estimate = Estimate(data)
     rest = 0.0
     for name, group in benchmarks(runs).items():
         for variant in dict.fromkeys(run.variant for run in group):
             mine = [run for run in group if run.variant == variant]
             left = [run for run in mine if not run.finished]
-            minutes = estimate.minutes(mine) if left else None
+            minutes = _minutes(mine, estimate) if left else None
             rest += (minutes or 0.0) * len(left)
             seeds = " ".join(str(run.seed) for run in mine)
             cells = [f"{len(mine) - len(left)} of {len(mine)}", "" if minutes is None else f"{minutes:,.1f}"]
@@ -223,58 +214,11 @@ def _tell_plan(runs: Sequence[NeededRun], parallel: int, place: Path, data: str 
     count = sum(not run.finished for run in runs)
     listener.say(
         f"{count} runs to do in {place}/, {parallel} at a time: about {duration(60 * rest / parallel)} on this machine "
-        "(from finished runs of a kind, else from a few steps of the network; methods with a generator take longer)"
+        f"(from finished runs of a kind, else {HOW_ESTIMATED})"
     )
 
 
-class _Estimate:
-    """Minutes of a run: those of finished ones of the same kind, else what its images through the network take here."""
-
-    def __init__(self, data: str | None) -> None:
-        self.data = data
-        self.seconds: dict[str, float] = {}  # per image, by network
-        self.streams: dict[str, TaskStream | None] = {}
-
-    def minutes(self, runs: Sequence[NeededRun]) -> float:
-        """Of each of these runs, which differ in the seed only."""
-        done = [float(run.summary().get("processor_minutes", 0)) for run in runs if run.finished]
-        if any(done):
-            return sum(done) / len(done)
-        config = runs[0].config
-        key = repr((config.network, config.data.name))
-        if key not in self.seconds:
-            self.seconds[key] = seconds_per_image(config)
-        return plan_run(config, self._stream(config)).work * self.seconds[key] / 60
-
-    def _stream(self, config: RunConfig) -> TaskStream | None:
-        key = repr(config.data)
-        if key not in self.streams:
-            try:
-                self.streams[key] = load_tasks(config.data, self.data)
-            except MissingData:
-                self.streams[key] = None
-        return self.streams[key]
-
-
-def seconds_per_image(config: RunConfig, steps: int = 3) -> float:
-    """Forward and backward, the best of some batches on one thread, since runs side by side have one each."""
-    device = as_device(config.accelerator)
-    backbone = create_network(config)
-    backbone = backbone.to(device).train()
-    shape = (config.batch_size, *backbone.input_shape)
-    images = torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(device)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        return min(_step(backbone, images) for _ in range(steps + 1)) / config.batch_size
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _step(backbone: Backbone, images: Tensor) -> float:
-    clock = time.process_time if images.device.type == "cpu" else time.perf_counter  # other programs do not count
-    began = clock()
-    loss = backbone.pooled(images).sum()
-    loss.backward()
-    loss.item()  # waits for the device
-    return clock() - began
+def _minutes(runs: Sequence[NeededRun], estimate: Estimate) -> float:
+    """Of each of these runs, which differ in the seed only: those of finished ones, else as estimated."""
+    done = [float(run.summary().get("processor_minutes", 0)) for run in runs if run.finished]
+    return sum(done) / len(done) if any(done) else estimate.minutes(runs[0].config)

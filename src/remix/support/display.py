@@ -50,17 +50,17 @@ class Display:
         self._began = time.monotonic()
         self._first: float | None = None
         self._printed = (float("-inf"), 0.0)
-        self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[left]}")
-        )
-        self._task = self._bar.add_task("starting", total=1.0, left="")
+        self._bar = Progress(BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[left]}"))
+        self._task = self._bar.add_task("", total=1.0, left="")
+        self._what = Text("starting")  # in lines of its own: beside the bar, a narrow terminal would cut it
         self._terms = Text(style="dim")
         self._live: Live | None = None
         self._cell: Any = None
 
     def __enter__(self) -> Display:
         if self.console.is_terminal:
-            self._live = Live(Group(self._bar, self._terms), console=self.console, refresh_per_second=8, transient=True)
+            shown = Group(self._what, self._bar, self._terms)
+            self._live = Live(shown, console=self.console, refresh_per_second=8, transient=True)
             self._live.start()
         elif self.console.is_jupyter:
             display = import_module("IPython.display").display  # not rich's, which needs widgets
@@ -97,9 +97,9 @@ class Display:
         left = self._left(done)
         values = "  ".join(f"{name} {value:.4g}" for name, value in numbers.items())
         if self._live is not None:
-            self._bar.update(self._task, description=what, completed=done, left=left)
+            self._bar.update(self._task, completed=done, left=left)
+            self._what.plain = what
             self._terms.plain = values
-            return
         now = time.monotonic()
         pause, progress = now - self._printed[0], done - self._printed[1]
         if self._cell is not None:
@@ -109,7 +109,8 @@ class Display:
                 parts = [f"{bar} {100 * done:3.0f} %", printable(what), values, left]
                 self._cell.update(_as_text("  ".join(part for part in parts if part)), raw=True)
             return
-        if last or pause >= _PATIENCE or (pause >= _QUIET and progress >= _STEP):
+        due = pause >= _PATIENCE or (pause >= _QUIET and progress >= _STEP)
+        if last or (due and self._live is None):
             self._printed = (now, done)
             parts = [f"{100 * done:3.0f} %", what, values, left]
             say(self.console, "  ".join(part for part in parts if part))

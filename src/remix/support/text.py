@@ -5,14 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 __all__ = [
-    "as_csv", "as_latex", "as_markdown", "as_table", "counted", "csv_cell", "did_you_mean", "printable", "shown",
-    "some",
+    "as_csv", "as_latex", "as_markdown", "as_table", "counted", "csv_cell", "did_you_mean", "fitted_widths",
+    "printable", "shown", "some",
 ]  # fmt: skip
 
 _LONGEST = 80  # letters of a value in a message
@@ -73,28 +74,70 @@ _IN_LATEX = {letter: f"\\{letter}" for letter in "&%$#_{}"} | {
 }  # fmt: skip
 
 
-def as_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
-    """Aligned columns, never cut or wrapped, as a pipe needs them.
+def as_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = (), width: int = 0) -> str:
+    """Aligned columns, never cut.
 
     Args:
         head: names of the columns.
         rows: cells.
         right: columns of numbers.
+        width: of a terminal: lines break between words, within columns of texts; 0 for a pipe, where they do not.
 
     """
     from rich.cells import cell_len  # here: the help of commands, which import this file, answers without rich
 
-    lines = [list(head), *map(list, rows)]
-    widths = [max(cell_len(line[i]) for line in lines) for i in range(len(head))]
+    columns = [[head[i], *(row[i] for row in rows)] for i in range(len(head))]
+    room = width - 2 * (len(head) - 1)
+    widths = fitted_widths(columns, {*range(len(head))} - {*right}, room) if width else None
+    if widths is None:
+        widths = [max(map(cell_len, column)) for column in columns]
 
     def laid_out(line: Sequence[str]) -> str:
-        cells = []
-        for i, (cell, width) in enumerate(zip(line, widths, strict=True)):
-            space = " " * (width - cell_len(cell))
-            cells.append(space + cell if i in right else cell + space)
-        return "  ".join(cells).rstrip()
+        broken = [_broken(cell, size) if width else [cell] for cell, size in zip(line, widths, strict=True)]
+        lines = []
+        for k in range(max(map(len, broken))):
+            cells = []
+            for i, (parts, size) in enumerate(zip(broken, widths, strict=True)):
+                cell = parts[k] if k < len(parts) else ""
+                space = " " * (size - cell_len(cell))
+                cells.append(space + cell if i in right else cell + space)
+            lines.append("  ".join(cells).rstrip())
+        return "\n".join(lines)
 
-    return "\n".join(map(laid_out, lines))
+    return "\n".join(map(laid_out, (head, *rows)))
+
+
+def _broken(cell: str, size: int) -> list[str]:
+    from rich.cells import cell_len
+
+    if cell_len(cell) <= size:
+        return [cell]
+    return wrap(cell, size, break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def fitted_widths(columns: Sequence[Sequence[str]], texts: Collection[int], room: int) -> list[int] | None:
+    """Widths of columns, given as head and cells, that take at most ``room`` together and cut no word; None if none do.
+
+    Heads, and the cells of the columns in ``texts``, may break between words; cells of others are as wide as they are.
+    """
+    from rich.cells import cell_len
+
+    def widest(words: Iterable[str]) -> int:
+        return max(map(cell_len, words), default=0)
+
+    whole = [widest(column) for column in columns]
+    widths = [
+        widest([*head.split(), *((word for cell in cells for word in cell.split()) if i in texts else cells)])
+        for i, (head, *cells) in enumerate(columns)
+    ]
+    spare = room - sum(widths)
+    if spare < 0:
+        return None
+    for _ in range(spare):
+        narrow = [i for i, size in enumerate(widths) if size < whole[i]]
+        if narrow:  # texts first
+            widths[min(narrow, key=lambda i: (i not in texts, widths[i]))] += 1
+    return widths
 
 
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:

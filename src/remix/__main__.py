@@ -1,4 +1,4 @@
-"""`python -m remix.cli`."""
+"""`python -m remix`."""
 
 from remix.cli import main
 
