@@ -9,7 +9,7 @@ __all__ = ["INVERSION", "STAGES", "TRAINING", "explained"]
 TRAINING = {
     "cross-entropy": "classification of the task's images among all classes so far",
     "local": "cross-entropy of real images among the new classes only",
-    "head": "cross-entropy among all classes, real and synthetic images, that trains the classifier and not the network",
+    "head": "cross-entropy among all classes, of real and synthetic images; trains the classifier, not the network",
     "hard": "distance to the old model's logits on synthetic images: keeps the old classes",
     "relational": "angles between features of real images, compared with the old model's: keeps their geometry",
     "balanced": "cross-entropy with weights that make every class count the same",
