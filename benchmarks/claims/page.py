@@ -34,11 +34,14 @@ CLAIMS = tuple(claim for _, claims in PARTS for claim in claims)
 HEAD = """# The paper's claims, tested
 
 Made by `python -m benchmarks.claims` (needs a few seconds) from the result files; no number here is typed by hand.
-**holds**: at the paper's scale or size, or by mathematics. **holds at mini scale**: with small networks, few images or
-few epochs. **not shown**: no runs, too few seeds, a difference inside the noise, or the opposite at mini scale. **wrong
-as stated**: contradicted by mathematics, by the paper's own numbers, or by a direct measurement. A difference counts
-when the bootstrap interval over paired seeds excludes 0; with fewer than {enough} seeds Student's interval must exclude
-it too, and with fewer than {fewest} none counts. Every claim links to what was measured and from which files.
+Every claim links to what was measured, from which files and how.
+
+- **holds**: at the paper's scale, or by mathematics; **at mini scale**: with small networks, few images or epochs.
+- **not shown**: no runs, too few seeds, a difference inside the noise, or the opposite at mini scale.
+- **wrong as stated**: contradicted by mathematics, by the paper's own numbers, or by a direct measurement.
+
+A difference counts when the bootstrap interval over paired seeds excludes 0; with fewer than {enough} seeds Student's
+interval must exclude it too, and with fewer than {fewest} none counts.
 """
 DETAILS = """# The paper's claims: what was measured
 
@@ -55,14 +58,14 @@ def page(results: Results) -> str:
     lines.append(
         f"{len(CLAIMS)} claims: " + ", ".join(f"{count} {each.value}" for each, count in counts.items()) + ".\n"
     )
-    lines += ["| claim | verdict | number and reason | command |", "|---|---|---|---|"]
     for part, claims in PARTS:
-        lines.append(f"| *{part}* | | | |")
+        lines.append(f"## {part}\n")
         for claim in claims:
             finding = findings[claim.name]
             link = f"[{claim.title}](claims/details.md#{claim.name})"
-            lines.append(f"| {link} | {_strong(finding.verdict)} | {finding.because} | {_command(claim)} |")
-    return "\n".join(lines) + "\n"
+            lines.append(f"- {link}: **{finding.verdict.value}**. {finding.because}")
+        lines.append("")
+    return "\n".join(lines)
 
 
 def details(results: Results) -> str:
@@ -73,10 +76,6 @@ def details(results: Results) -> str:
         for claim in claims:
             lines += ["", *_section(claim, claim.finding(results), results)]
     return re.sub(r"\]\((?=[\w/]+\.(?:md|csv|json|png))", "](../", "\n".join(lines)) + "\n"  # a folder deeper
-
-
-def _strong(verdict: Verdict) -> str:
-    return verdict.value if verdict is Verdict.NOT_SHOWN else f"**{verdict.value}**"
 
 
 def _command(claim: Claim) -> str:

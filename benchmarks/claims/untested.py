@@ -77,7 +77,7 @@ CLAIMS = (
         None,
         None,
         (),
-        _because("Not tested: the weights of the CLIP backbone are not available here, and this part is not built."),
+        _because("Not tested: the weights of the CLIP backbone are not available here."),
     ),
     Claim(
         "samples-vit",
@@ -87,7 +87,7 @@ CLAIMS = (
         None,
         None,
         (),
-        _because("Not tested: no such network is available here, and the paper does not give the weight it used."),
+        _because("Not tested: no such network is available here, nor the weight that was used."),
     ),
     Claim(
         "layer-wise",
