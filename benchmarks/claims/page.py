@@ -33,8 +33,8 @@ CLAIMS = tuple(claim for _, claims in PARTS for claim in claims)
 
 HEAD = """# The paper's claims, tested
 
-Made by `python -m benchmarks.claims` (needs a few seconds) from the result files; no number here is typed by hand.
-Every claim links to what was measured, from which files and how.
+Made by `python -m benchmarks.claims` (needs a few seconds) from the result files. Every claim links to what was
+measured, and how.
 
 - **holds**: at the paper's scale, or by mathematics; **at mini scale**: with small networks, few images or epochs.
 - **not shown**: no runs, too few seeds, a difference inside the noise, or the opposite at mini scale.

@@ -38,7 +38,7 @@ def _privacy(results: Results) -> Finding:
         Verdict.NOT_SHOWN,
         "Some dreams stand out as near copies."
         if copies
-        else "No copies were found, which does not prove that nothing about a training image can be learned.",
+        else "No copies were found, which is no proof that there can be none.",
         MINI,
     )
 

@@ -194,7 +194,7 @@ def test_order_of_methods(results):
     write(results, "reproduce/table1.csv", TABLE_COLUMNS, rows + runs("abd", 50, 6))  # later lines count
     finding = BY_NAME["order"].finding(results)
     assert finding.verdict is Verdict.NOT_SHOWN
-    assert "R-DFCIL is below ABD" in finding.because
+    assert "1 in the opposite order" in finding.because
     write(results, "reproduce/table1.csv", TABLE_COLUMNS, [row for row in rows if row[3] != "abd"])
     assert any("(code): no runs of ABD" in sentence for sentence in BY_NAME["order"].finding(results).measured)
 
