@@ -107,7 +107,7 @@ def test_without_result_files_nothing_is_shown_but_mathematics_and_arithmetic(re
     for claim in CLAIMS:
         if claim.files:
             assert verdict(claim.name, results) == (Verdict.NOT_SHOWN, NOTHING), claim.name
-    assert "No runs yet" in page(results)
+    assert "No runs yet" in details(results)
 
 
 def test_every_claim_depends_on_each_of_its_files(tmp_path):
