@@ -74,7 +74,7 @@ def test_headline_numbers_have_the_names_of_their_metrics(tmp_path, runs):
 
 def test_the_result_in_a_sentence_is_first_then_the_accuracies_then_the_images(tmp_path, runs):
     text = Page(report(tmp_path, runs)).text
-    sentence = "remix 79.0 ± 2.8 %, finetune 38.0 ± 1.4 % of test images right after 3 tasks; 2 seeds (0, 1)"
+    sentence = "Accuracy after 3 tasks: remix 79.0 ± 2.8 %, finetune 38.0 ± 1.4 %; 2 seeds (0, 1)"
     parts = [sentence, "Accuracy after each task", "What a method replays in place", "New and old tasks", "Losses of"]
     assert sorted(map(text.index, parts)) == list(map(text.index, parts))
 
@@ -140,7 +140,7 @@ def test_seeds_are_bands(tmp_path, runs):
 def test_one_run_has_no_spread(tmp_path):
     page = report(tmp_path, write_run(tmp_path / "run"))
     text = Page(page).text
-    assert "remix 77.0 % of test images right after 3 tasks; 1 seed (0)" in text
+    assert "Accuracy after 3 tasks: remix 77.0 %; 1 seed (0)" in text
     assert "±" not in text.split("Accuracy after each task")[1].split("Accuracy matrix")[0]
     line = content(page)["charts"]["training-0"]["0|3"]["lines"][0]
     assert "low" not in line

@@ -37,7 +37,7 @@ from remix.support.settings import SettingError
 __all__ = ["render", "write_report"]
 
 _FOR_DREAMS, _FOR_REAL, _FOR_CHARTS = 2_400_000, 600_000, 1_000_000  # letters of all groups together
-_IN_HEADLINE = 5  # methods
+_IN_HEADLINE = 4  # methods
 _POINTS = (400, 100, 40, 12)  # of a curve, until there is room for all of them
 
 
@@ -179,13 +179,14 @@ def _headline(group: Group) -> str:
     last = {name: found.spread(name, "last_accuracy_macro") for name in found.summaries}
     known = sorted(((name, value) for name, value in last.items() if value), key=lambda pair: -pair[1].mean)
     texts = [
-        f"{name} {value.mean:.1f}{'' if value.std is None else f' ± {value.std:.1f}'} %"
+        f"{name}\N{NO-BREAK SPACE}"
+        + f"{value.mean:.1f}{'' if value.std is None else f' ± {value.std:.1f}'} %".replace(" ", "\N{NO-BREAK SPACE}")
         for name, value in known[:_IN_HEADLINE]
     ]
-    more = f" and {len(known) - len(texts)} more" if len(known) > len(texts) else ""
+    more = f", {len(known) - len(texts)} more below" if len(known) > len(texts) else ""
     seeds = sorted({seed for runs in found.summaries.values() for seed in runs})
     counted = f"{len(seeds)} seed{'s' * (len(seeds) > 1)} ({', '.join(map(str, seeds))})"
-    return f"{', '.join(texts)}{more} of test images right after {group.tasks} tasks; {counted}"
+    return f"Accuracy after {group.tasks} tasks: {', '.join(texts)}{more}; {counted}"
 
 
 def _terms(charts: dict[str, Chart]) -> Iterator[str]:
