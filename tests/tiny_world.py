@@ -26,6 +26,7 @@ STANDS_FOR = {
     "cat.jpg": ("photo.jpg", "cat.jpg"),
     "tiny.remix": ("photos.remix", "model.remix", "model2.remix", "one.remix", "nette.remix", "NAME.remix"),
     "maps.remix": ("maps.remix",),
+    "exact.remix": ("animals.remix",),
     "dreams.safetensors": ("dreams.safetensors",),
     "weights.safetensors": ("resnet34.safetensors", "resnet34_imagenette10_fp16.safetensors"),
     "data": ("DIR", "~/data"),
@@ -45,6 +46,9 @@ def make_world(root: Path) -> Path:
     old, tiny, weights = str(root / "old"), str(root / "tiny.remix"), str(root / "weights.safetensors")
     main(["learn", old, "--backbone", "resnet34", *NARROW, *QUICK, "--freeze", "last-stage", "--out", tiny])
     main(["export", tiny, "--format", "safetensors", "--out", weights])
+    first, exact = str(root / "first.remix"), str(root / "exact.remix")
+    main(["learn", old, "--weights", weights, "--backbone", "resnet34", *NARROW, "--out", first])
+    main(["learn", first, str(root / "new"), "--out", exact])
     measured = ["--weights", weights, "--backbone", "resnet34", *NARROW, "--views", "map", "--maps", "stages"]
     main(["measure", old, *measured, "--kinds", "laplace,laplace-paper", "--out", str(root / "maps.remix")])
     main(["dream", tiny, "--count", "2", "--steps", "2", "--out", str(root / "dreams.png")])

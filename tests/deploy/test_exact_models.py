@@ -148,6 +148,18 @@ def test_the_one_image_of_a_class_is_told_to_be_in_its_sums(trained, tmp_path):
         assert torch.allclose(sums.mean[1].float(), map(found.model.classifier.pooled(x))[0], atol=1e-5)
 
 
+def test_one_further_image_of_a_class_is_told_too_since_its_step_is_kept_apart(trained, tmp_path):
+    found = exact(trained, "lda")
+    found.learn(digits([0, 1], 12), classes=NAMES)
+    assert _warnings(found, tmp_path) == []
+    with pytest.raises(ValueError, match="digit 1 has 1 image to learn from, and the least is 2"):
+        found.learn(digits([1], 1), classes=NAMES, extend=True, minimum=2)
+    found.learn(digits([1], 1), classes=NAMES, extend=True)
+    (told, few) = _warnings(found, tmp_path)
+    assert "the sums of digit 1 are the features of one image each" in told
+    assert "fewer than 10 images of digit 1" in few
+
+
 def _warnings(found, tmp_path):
     found.save(tmp_path / "m.remix")
     return inspect_file(tmp_path / "m.remix").warnings()

@@ -9,6 +9,7 @@ import pytest
 
 from remix._version import __version__
 from remix.learning import LearnStep
+from remix.learning.history import with_changed_classes, with_note
 
 STEP = LearnStep(("cat", "Bär"), (3, 4), "remix", {"held out": 97.5}, ("cat",), "second", "2026-11-16T03:00:00+01:00")
 
@@ -68,3 +69,30 @@ def test_what_is_no_step(value):
         LearnStep.from_dict(value)
     with pytest.raises(ValueError, match="a step of its history is described as"):
         LearnStep.from_dict(STEP.to_dict() | {"classes": "cat"})
+
+
+def test_a_history_follows_names_mergers_and_removals():
+    notes = ("cat and owl are confused", "catalogue of notes")
+    history = [
+        LearnStep(("cat", "dog", "owl"), (3, 4, 5), "lda", notes=notes),
+        LearnStep(("fox",), (6,), "lda"),
+        LearnStep(("dog", "emu"), (7, 8), "lda", extended=("dog",)),
+        LearnStep(("cat",), (9,), "lda", extended=("cat",)),
+    ]
+    found = with_changed_classes(history, {"cat": None, "dog": "Dog", "owl": "bird", "fox": "fox", "emu": "bird"})
+    assert [(step.classes, step.images, step.extended) for step in found] == [
+        (("Dog", "bird"), (4, 5), ()),
+        (("fox",), (6,), ()),
+        (("Dog", "bird"), (7, 8), ("Dog", "bird")),
+    ]
+    assert found[0].notes == ("catalogue of notes",)  # the other names a class that is gone
+
+
+def test_a_note_has_a_time_and_the_oldest_ones_make_room(monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    history: tuple[LearnStep, ...] = (STEP,)
+    for number in range(60):
+        history = with_note(history, f"change {number} " + "x" * 2000)
+    assert len(history[-1].notes) == 50
+    assert history[-1].notes[-1].startswith("2023-11-14 22:13: change 59")
+    assert len(history[-1].notes[-1]) == 1000

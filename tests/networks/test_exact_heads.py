@@ -110,3 +110,17 @@ def test_a_description_of_no_head_is_refused(change):
     described = linear_head(projected()).describe() | change
     with pytest.raises(ValueError, match=r"no map of features|described as"):
         head_class_of(described).shapes(5, described)
+
+
+@pytest.mark.parametrize("kind", ["exact", "quadratic"])
+def test_without_a_class_the_scores_of_the_others_stay(kind):
+    map = projected()
+    head = linear_head(map)
+    if kind == "quadratic":
+        head = ExactQuadraticHead(map, [2, 1], torch.randn(3, map.dim), torch.eye(map.dim).expand(3, -1, -1).clone())
+    x = torch.rand(4, 5)
+    rest = head.without([1])
+    assert rest.task_sizes == (1, 1)
+    torch.testing.assert_close(rest(x), head(x)[:, [0, 2]])
+    assert head.without([2]).task_sizes == (2,)
+    assert head.num_classes == 3

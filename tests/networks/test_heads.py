@@ -111,6 +111,22 @@ def test_a_head_is_built_again_from_its_description(kind):
     torch.testing.assert_close(head.plain()(x), head(x))
 
 
+@pytest.mark.parametrize("kind", ["linear", "cosine", "linear with bias"])
+def test_a_head_without_a_class_gives_the_logits_of_the_others(kind):
+    head = create_head(kind.split()[0], 4, **({"bias": True} if "bias" in kind else {}))
+    for names in (["a", "b", "c"], ["d"], ["e", "f"]):
+        head.grow(names)
+    with torch.no_grad():
+        for parameter in head.parameters():
+            parameter.copy_(torch.randn_like(parameter))
+    x = torch.randn(5, 4)
+    rest = head.without([1, 3, 4])
+    assert rest.task_sizes == (2, 1)
+    torch.testing.assert_close(rest(x), head(x)[:, [0, 2, 5]])
+    assert head.task_sizes == (3, 1, 2)
+    assert {name: tuple(t.shape) for name, t in rest.state_dict().items()} == type(rest).shapes(4, rest.describe())
+
+
 def test_unknown_heads_and_names_taken_are_told():
     with pytest.raises(ValueError, match=r"no head 'cosin' \(did you mean 'cosine'\?\); there are: linear, cosine"):
         create_head("cosin", 4)

@@ -52,3 +52,11 @@ def test_a_class_without_a_prototype_attracts_nothing(head):
 
 def test_prototypes_are_saved_with_the_weights(head):
     assert list(head.state_dict()) == ["prototypes", *(f"classifiers.{task}.weight" for task in range(3))]
+
+
+def test_without_classes_the_others_keep_rows_and_prototypes(head):
+    rest = head.without([0, 5])
+    assert rest.task_sizes == (1, 3)
+    assert torch.equal(rest.prototypes, head.prototypes[1:5])
+    assert torch.equal(rest.classifier(1).weight, head.classifier(1).weight)
+    assert rest(torch.randn(4, 6)).shape == (4, 4)

@@ -291,7 +291,8 @@ def test_a_statistic_of_ones_own_is_kept_saved_and_read_back(memory, tmp_path):
 
 def test_without_a_class_what_is_its_own_goes_and_what_is_shared_is_said(memory):
     rest, stays = memory.without([0])
-    assert rest.gaussians.labels == rest.selectors.labels == (1,)
+    assert rest.gaussians.labels == rest.selectors.labels == (0,)  # the other class moves up
+    assert rest.classes == memory.classes[1:]
     assert torch.equal(rest.gaussians.mean, memory.gaussians.mean[1:])
     assert list(rest.layers) == list(memory.layers)
     assert any("activations" in sentence for sentence in stays)

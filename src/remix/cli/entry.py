@@ -21,6 +21,7 @@ from types import FrameType
 from typing import NoReturn
 
 from remix.cli.audit import audit
+from remix.cli.classes import classes
 from remix.cli.compare import compare
 from remix.cli.data import data, datasets
 from remix.cli.doctor import doctor
@@ -49,6 +50,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "predict": predict,
     "evaluate": evaluate,
     "inspect": inspect,
+    "classes": classes,
     "export": export,
     "audit": audit,
     "run": run,

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from remix.cli.output import check_target
 from remix.cli.parser import read_numbers, read_options
 from remix.support.text import counted
 
@@ -48,6 +49,7 @@ def learn(
     prior: str | None = None,
     covariance: str | None = None,
     minimum: int | None = None,
+    removable: bool = False,
     freeze: str | None = None,
     epochs: int | None = None,
     lr: float | None = None,
@@ -96,6 +98,8 @@ def learn(
         prior: Covariance of activations that synthetic images are held to: laplace (the default), dense or diagonal.
         covariance: Covariance of features that the method lda keeps: auto (the default), dense, laplace or diagonal.
         minimum: Fewest images of a class that an exact head takes, whose sums tell little of one among many.
+        removable: Keep what an exact head knows of every class by itself, so that remix classes can remove all of it;
+            chosen in the first step. Says how many bytes that takes.
         freeze: Blocks that never change: a number, the name of the first block that learns, last-stage or none. By
             default all but the last with weights and up to 5,000 images, else none; a model keeps them.
         epochs: Most passes over the images; by default 8 to 20 with weights or frozen blocks, else 20 to 60.
@@ -148,6 +152,7 @@ def learn(
         "prior": prior,
         "covariance": covariance,
         "minimum": minimum,
+        "removable": removable or None,
         "similar_names": similar_names or None,
         "seed": seed,
         "flip": False if no_flip else None,
@@ -216,16 +221,7 @@ def _check_paths(source: Path, images: str | None, out: Path, overwrite: bool) -
         raise ValueError(
             f"{source} is a folder: the model comes first, remix learn model.remix NEW_IMAGES/ --out {out}"
         )
-    if out.is_dir():
-        raise ValueError(f"--out {out} is a folder; name a file in it, such as {out / 'model.remix'}")
-    if out.exists() and source.exists() and out.samefile(source):
-        raise ValueError(f"--out {out} is the model itself, which is never changed: choose another name")
-    if out.exists() and not overwrite:
-        raise ValueError(f"{out} exists already: choose another name, or add --overwrite")
-    if not out.parent.is_dir():
-        raise ValueError(f"there is no folder {out.parent} to write {out.name} to")
-    if not os.access(out.parent, os.W_OK):
-        raise ValueError(f"no permission to write to the folder {out.parent}")
+    check_target(source, out, overwrite)
 
 
 def _new(network: dict[str, str | None], method: str | None, settings: dict[str, Any]) -> Learner:

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from remix.support.text import printable
@@ -21,6 +22,7 @@ __all__ = [
     "accuracy_table",
     "as_json",
     "check_format",
+    "check_target",
     "comparison_table",
     "note",
     "note_left_out",
@@ -34,6 +36,20 @@ def check_format(name: str, known: Collection[str] = get_args(Format)) -> None:
     """Check the name of a format. Raises ValueError that lists the known ones."""
     if name not in known:
         raise ValueError(f"--format knows {', '.join(known)}, got {name!r}")
+
+
+def check_target(source: Path, out: Path, overwrite: bool) -> None:
+    """Whether a model that is made of another, or of a folder, can be written there. Raises ValueError if not."""
+    if out.is_dir():
+        raise ValueError(f"--out {out} is a folder; name a file in it, such as {out / 'model.remix'}")
+    if out.exists() and source.exists() and out.samefile(source):
+        raise ValueError(f"--out {out} is the model itself, which is never changed: choose another name")
+    if out.exists() and not overwrite:
+        raise ValueError(f"{out} exists already: choose another name, or add --overwrite")
+    if not out.parent.is_dir():
+        raise ValueError(f"there is no folder {out.parent} to write {out.name} to")
+    if not os.access(out.parent, os.W_OK):
+        raise ValueError(f"no permission to write to the folder {out.parent}")
 
 
 def as_json(content: Any) -> str:

@@ -29,7 +29,7 @@ from remix.statistics.storage import serialised
 from remix.support.files import written_whole
 from remix.support.global_random import undisturbed
 
-__all__ = ["SUFFIXES", "Exported", "Plain", "PlainNetwork", "card", "export", "probe"]
+__all__ = ["SUFFIXES", "Exported", "Plain", "PlainNetwork", "card", "export", "format_of", "probe"]
 
 SUFFIXES = {"onnx": ".onnx", "torch": ".pt2", "safetensors": ".safetensors"}
 """Formats, and how their files end."""
@@ -60,6 +60,14 @@ class Exported:
 
 
 @undisturbed()
+def format_of(path: str | Path) -> str:
+    """The format that the ending of a file says. Raises ValueError for another ending."""
+    formats = {suffix: name for name, suffix in SUFFIXES.items()}
+    if (ending := Path(path).suffix) not in formats:
+        raise ValueError(f"{path} must end in one of {', '.join(formats)}, which says what to write")
+    return formats[ending]
+
+
 def export(model: Model, format: str, out: str | Path) -> Exported:
     """Write a model as a plain network and compare its answers with the model's on random images.
 

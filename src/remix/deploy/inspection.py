@@ -10,7 +10,7 @@ from typing import Any
 from remix.learning import LearnStep, Model, load_model
 from remix.learning.model_file import KIND, OLDEST, VERSION
 from remix.methods import method_class
-from remix.statistics import ClassSums, FileHeader, read_header
+from remix.statistics import ClassSums, FileHeader, ScatterKind, read_header
 
 __all__ = [
     "KINDS", "ClassEntry", "Inspection", "KindTotal", "StoredPart", "as_plain", "inspect_file", "single_images",
@@ -113,7 +113,8 @@ class Inspection:
 
     def warnings(self) -> list[str]:
         """What should worry a person who wants to give the file away."""
-        few = [entry.name for entry in self.classes if entry.images and entry.images < _FEW]
+        least = _least_images(self.model)
+        few = [one.name for one in self.classes if one.images and min(one.images, least.get(one.label, _FEW)) < _FEW]
         told = single_images(self.model)
         if few:
             told.append(
@@ -127,21 +128,34 @@ class Inspection:
         sums = None if self.model.memory is None else self.model.memory.get(ClassSums.name)
         if sums is None or sums.scatter.kind == "none":
             return {}
-        others = ("dense", "laplace", "diagonal") if hasattr(method_class(sums.method), "covariance") else ()
-        return {kind: sums.scatter.bytes(kind) for kind in dict.fromkeys((sums.scatter.kind, *others))}
+        others: tuple[ScatterKind, ...] = ()
+        if hasattr(method_class(sums.method), "covariance"):
+            others = ("dense", "diagonal") if sums.own else ("dense", "laplace", "diagonal")
+        return {
+            kind: sum(part.scatter.bytes(kind) for part in (sums.parts if kind != "laplace" else (sums,)))
+            for kind in dict.fromkeys((sums.scatter.kind, *others))
+        }
 
 
 def single_images(model: Model) -> list[str]:
-    """A sentence about classes of one image, whose sums are the features of that image; or none."""
-    sums = None if model.memory is None else model.memory.get(ClassSums.name)
-    counts = () if sums is None else zip(sums.labels, sums.counts, strict=True)
-    single = [model.classes[label] for label, count in counts if count == 1]
+    """A sentence about classes of which a step had one image, whose sums are the features of that image; or none."""
+    single = [model.classes[label] for label, count in sorted(_least_images(model).items()) if count == 1]
     if not single:
         return []
     return [
         f"the sums of {_listed(single)} are the features of one image each, as exactly as if that were kept: ask for "
         "more with --minimum (docs/privacy.md)"
     ]
+
+
+def _least_images(model: Model) -> dict[int, int]:
+    """By label, the fewest images of a class that sums are kept of by themselves."""
+    sums = None if model.memory is None else model.memory.get(ClassSums.name)
+    least: dict[int, int] = {}
+    for part in () if sums is None else sums.parts:
+        for label, count in zip(part.labels, part.counts, strict=True):
+            least[label] = min(count, least.get(label, count))
+    return least
 
 
 def inspect_file(path: str | Path) -> Inspection:
@@ -209,7 +223,7 @@ def _kind(name: str) -> str:
     if part == "layers":
         return _LAYER_PARTS[key.rpartition("/")[2].rpartition(".")[2]]  # laplace-paper.diag is a diag
     if part == "sums":
-        return _SUM_PARTS.get(key, "Laplace covariance")
+        return _SUM_PARTS.get(key.rpartition("/")[2], "Laplace covariance")  # 1/mean is that of the second step
     return {"gaussians": "class Gaussians", "selectors": "selectors"}[part]
 
 

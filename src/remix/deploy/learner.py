@@ -15,15 +15,16 @@ from remix.data import ImageDataset, Preprocessing, Skipped
 from remix.data.intake import Intake, take_in
 from remix.deploy.adoption import adopted_model
 from remix.deploy.advice import untrained
+from remix.deploy.classes import back_to, change_classes
 from remix.deploy.dream_options import DreamOptions
 from remix.deploy.dream_plan import make_plan
 from remix.deploy.joint import check_old_images, train_jointly
 from remix.deploy.learning_monitor import dream_bar, learning_bar
-from remix.deploy.recipe import LearnSettings, auto_method, check_step_method, step_methods
+from remix.deploy.recipe import LearnSettings, auto_method, check_step_method, step_methods, usual_size
 from remix.deploy.step import exact_step, learn_step, opened
 from remix.learning import LearnStep, Model, Monitor, Team, load_model, save_model
 from remix.methods import create_method
-from remix.networks import backbone_options, create_head, open_module, open_network
+from remix.networks import create_head, open_module, open_network
 from remix.networks.adapt import BlockPath
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from remix.deploy.prediction import Predictions
 
 __all__ = ["Learner", "load"]
-
-_PHOTO_SIZE = 128  # pixels: a third of the work of 224, see docs/learn.md
 
 
 class Learner:
@@ -58,7 +57,7 @@ class Learner:
         progress: whether to show a progress bar, in a terminal or a notebook.
         monitor: told of everything that happens, instead.
         settings: any of `LearnSettings`: freeze, epochs, lr, samples, size, batch, versions, flip, holdout, patience,
-            covariance, minimum, similar_names, seed.
+            covariance, minimum, removable, similar_names, seed.
 
     Raises:
         ValueError: for names, options or settings that do not exist or do not fit.
@@ -97,7 +96,7 @@ class Learner:
                 raise ValueError(
                     f"{backbone!r} knows its blocks and shape: choose the side of its images with size=..."
                 )
-            size = self.settings.size or _usual_size(backbone, options or {})
+            size = self.settings.size or usual_size(backbone, options or {})
             self._network = open_network(backbone, options, weights, size, mean, std, self.settings.seed)
         else:
             if options or weights is not None or self.settings.size is not None:
@@ -282,10 +281,6 @@ class Learner:
     def joint(self, old: Intake, new: Intake) -> Learner:
         """Train a copy of the network on old and new images together, the upper bound of a step that is to come.
 
-        Args:
-            old: images of all classes that this learner knows.
-            new: those of the step.
-
         Raises:
             DataError: if there are old classes without images, or images of others.
 
@@ -294,6 +289,20 @@ class Learner:
         self._team = self._team or Team.on(self.device)
         model = train_jointly(self.model, old, new, self.settings, self._team, self.monitor)
         return Learner.of(model, device=self.device)
+
+    def change_classes(
+        self, *, rename: Mapping[str, str] | None = None, remove: Sequence[str] = (),
+        merge: Mapping[str, Sequence[str]] | None = None,
+    ) -> tuple[str, ...]:  # fmt: skip
+        """Rename, remove or merge classes; see `remix.deploy.classes`. Returns what still mixes removed ones in."""
+        self._model, stays = change_classes(self.model, rename, remove, merge)
+        self._network = opened(self._model)
+        return stays
+
+    def back_to(self, step: int) -> None:
+        """Undo all steps after this one, as far as the model allows. Raises ValueError if it does not."""
+        self._model = back_to(self.model, step)
+        self._network = opened(self._model)
 
     # --- use ---
 
@@ -353,12 +362,9 @@ class Learner:
             OSError: if the file cannot be written; what was there before is unchanged.
 
         """
-        from remix.deploy.export import SUFFIXES, export
+        from remix.deploy.export import export, format_of
 
-        formats = {suffix: name for name, suffix in SUFFIXES.items()}
-        if (ending := Path(path).suffix) not in formats:
-            raise ValueError(f"{path} must end in one of {', '.join(formats)}, which says what to write")
-        return export(self.model, formats[ending], path)
+        return export(self.model, format_of(path), path)
 
     def save(self, path: str | Path) -> None:
         """Write everything to one file, whole or not at all.
@@ -391,10 +397,3 @@ def load(path: str | Path, *, device: str = "auto", **settings: Any) -> Learner:
 
     """
     return Learner.of(load_model(path), device=device, **settings)
-
-
-def _usual_size(name: str, options: Mapping[str, Any]) -> int | None:
-    """Of networks made for photographs of 224 pixels, a smaller one."""
-    usual: Any = backbone_options(name).get("input_shape")
-    photographs = isinstance(usual, Sequence) and usual[1] == 224 and "input_shape" not in options
-    return _PHOTO_SIZE if photographs else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,13 +11,15 @@ from remix.data import Augment
 from remix.inversion import LayerwiseSettings, PriorSettings, Schedule
 from remix.learning import Method, Training
 from remix.methods import create_method, list_methods, method_class
-from remix.networks import Backbone
+from remix.networks import Backbone, backbone_options
 from remix.networks.probe import block_shapes
 
 __all__ = [
     "LearnSettings", "Recipe", "auto_method", "check_step_method", "frozen_blocks", "make_recipe", "step_methods",
+    "usual_size",
 ]  # fmt: skip
 
+_PHOTO_SIZE = 128  # pixels: a third of the work of 224, see docs/learn.md
 _SMALL = 5000  # images: so few do not train the lower blocks of a network better than they are
 
 
@@ -44,6 +46,8 @@ class LearnSettings:
         prior: kind of covariance that dreams are held to, such as laplace or dense; laplace by default.
         covariance: of the features, that the method lda keeps: auto, dense, laplace or diagonal.
         minimum: fewest images of a class that an exact head takes; 1 by default.
+        removable: whether an exact head keeps the scatter of every class by itself, so that a class can be removed
+            without a trace. Only in the first step; a model keeps it.
         similar_names: whether names of classes may differ in case or spaces only.
         seed: of everything random.
 
@@ -65,6 +69,7 @@ class LearnSettings:
     prior: str | None = None
     covariance: str | None = None
     minimum: int | None = None
+    removable: bool = False
     similar_names: bool = False
     seed: int = 0
 
@@ -151,6 +156,13 @@ def frozen_blocks(wanted: int | str | None, backbone: Backbone, trained: bool, i
     return wanted
 
 
+def usual_size(name: str, options: Mapping[str, Any]) -> int | None:
+    """Side of the images of a network by name: its own, None, but smaller for those made for photographs of 224."""
+    usual: Any = backbone_options(name).get("input_shape")
+    photographs = isinstance(usual, Sequence) and usual[1] == 224 and "input_shape" not in options
+    return _PHOTO_SIZE if photographs else None
+
+
 def auto_method(trained: bool, settings: LearnSettings, head: str = "linear") -> tuple[str, str]:
     """What the method auto comes to in a first step: its name, and why, unless images decide, which tell by themselves.
 
@@ -209,7 +221,9 @@ def make_recipe(
     lr = settings.lr or (0.004 if tuned else 0.05)
     flip = channels == 3 if settings.flip is None else settings.flip
     first = _falling(epochs, lr)
-    wanted = {"covariance": settings.covariance, "minimum": settings.minimum}
+    wanted = {
+        "covariance": settings.covariance, "minimum": settings.minimum, "removable": settings.removable or None,
+    }  # fmt: skip
     if unused := [
         name for name, value in wanted.items() if value is not None and not hasattr(method_class(method), name)
     ]:

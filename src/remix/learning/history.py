@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -14,7 +15,7 @@ from remix._version import __version__
 from remix.statistics.records import is_count
 from remix.support.text import counted
 
-__all__ = ["LearnStep", "check_class_names", "check_history", "check_step_name"]
+__all__ = ["LearnStep", "check_class_names", "check_history", "check_step_name", "with_changed_classes", "with_note"]
 
 LONGEST_NAME = 200
 """Characters, of a class or a step."""
@@ -124,6 +125,40 @@ class LearnStep:
             raise ValueError(f"a step of its history is described as {str(values)[:60]}")
         kept = {what: value for what, value in values["accuracies"].items() if what not in _SAY_NOTHING}
         return cls(**{**values, **{key: tuple(value) for key, value in lists.items()}, "accuracies": kept})
+
+
+def with_changed_classes(history: Sequence[LearnStep], names: Mapping[str, str | None]) -> tuple[LearnStep, ...]:
+    """What a history is once classes are called otherwise, are one, or are gone; a step without classes goes too.
+
+    Args:
+        history: of the model.
+        names: the new name of every class, or None if it is gone; so are notes that name it.
+
+    """
+    gone = [re.compile(rf"(?<!\w){re.escape(name)}(?!\w)") for name, new in names.items() if new is None]
+    known, found = set[str](), []
+    for step in history:
+        images: dict[str, int] = {}
+        extended = {names[name] for name in step.extended}
+        for name, count in zip(step.classes, step.images, strict=True):
+            new = names[name]
+            if new is not None:
+                images[new] = images.get(new, 0) + count
+        notes = tuple(note for note in step.notes if not any(one.search(note) for one in gone))
+        if images:
+            older = tuple(name for name in images if name in known or name in extended)
+            counts = tuple(images.values())
+            found.append(replace(step, classes=tuple(images), images=counts, extended=older, notes=notes))
+        known |= images.keys()
+    return tuple(found)
+
+
+def with_note(history: Sequence[LearnStep], text: str) -> tuple[LearnStep, ...]:
+    """With a note on its last step, that begins with the time; the oldest notes make room for it."""
+    note = f"{_now()[:16].replace('T', ' ')}: {text}"
+    note = note if len(note) <= _LONGEST_NOTE else f"{note[: _LONGEST_NOTE - 3]}..."
+    notes = (*history[-1].notes, note)[-_MOST_NOTES:]
+    return (*history[:-1], replace(history[-1], notes=notes))
 
 
 def check_history(history: Sequence[LearnStep], classes: Sequence[str]) -> None:

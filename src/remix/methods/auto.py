@@ -24,6 +24,7 @@ class Auto(Lda):
 
     def heads(self) -> Sequence[Exact]:
         """A linear discriminant, and ridge regression on random features."""
-        lda = Lda(self.first, self.blocks, self.rooted, self.minimum, self.covariance, self.shrinkage)
+        common = (self.first, self.blocks, self.rooted, self.minimum, self.removable)
+        lda = Lda(*common, self.covariance, self.shrinkage)
         settled = self.covariance != "auto" or self.shrinkage is not None
-        return (lda,) if settled else (lda, Ranpac(self.first, self.blocks, self.rooted, self.minimum))
+        return (lda,) if settled else (lda, Ranpac(*common))

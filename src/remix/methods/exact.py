@@ -17,7 +17,7 @@ from remix.methods.left_out import Judged, accuracy, judge
 from remix.methods.plain import FIRST, first_task
 from remix.methods.step_features import StepFeatures, block_sets, block_sizes, spaced, step_features
 from remix.networks import Backbone, ExactHead, FeatureMap, Head
-from remix.statistics import ClassRecord, ClassSums, ScatterKind
+from remix.statistics import ClassRecord, ClassSums, Scatter, ScatterKind
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -28,6 +28,7 @@ LEFT_OUT = "images left out in turn"
 """What the accuracy of an exact head is measured on, without holding any image back."""
 
 _MOST_TRIED = 5000  # images that choices are made by: more would not make another one
+_MOST_BYTES = 1 << 31  # of scatters of classes
 _MOST_SCORES, _FEWEST_SCORED = 2_000_000, 300  # numbers at a time, and images all the same
 
 
@@ -50,7 +51,8 @@ class Exact(Method):
         first: training of the first task of a network without weights; one that was trained before stays as it is.
         blocks: names of the blocks whose pooled outputs are used, instead of a choice.
         rooted: whether features are roots of unit length, instead of a choice.
-        minimum: fewest images that a class may have. The sums of a class of one image are its features.
+        minimum: fewest images of a class that a step may have. The sums of a class of one image are its features.
+        removable: keep the scatter of every class by itself, so that all that is kept of a class can be taken out.
 
     """
 
@@ -58,12 +60,13 @@ class Exact(Method):
     word: ClassVar[str] = "shrinkage"
     """What its strength is called, if it has one."""
     own: ClassVar[bool] = False
-    """Whether every class has a scatter of its own."""
+    """Whether every class has a scatter of its own anyway."""
 
     first: Training = FIRST
     blocks: tuple[str, ...] | None = None
     rooted: bool | None = None
     minimum: int = 1
+    removable: bool = False
 
     def __post_init__(self) -> None:
         if self.minimum < 1:
@@ -141,9 +144,8 @@ class Exact(Method):
         assert engine.present is not None
         if engine.teacher is not None:
             _check_sums(self, engine)
-        known = {record.name for record in engine.memory.classes}
-        for name, count in engine.present.counts().items():
-            if 0 < count < self.minimum and name not in known:
+        for name, count in engine.present.counts().items():  # of known ones too: steps are kept apart
+            if 0 < count < self.minimum:
                 raise ValueError(
                     f"{name} has {count} image{'s' * (count > 1)} to learn from, and the least is {self.minimum} "
                     "(minimum): give it more, or leave it out"
@@ -155,7 +157,9 @@ class Exact(Method):
         if known is None:
             found, by, map, strength = self._begun(engine, data)
             x = found.through(map)
-            sums = ClassSums.of(x, found.labels, by.kind(map.dim), by.own)
+            kind, own = by.kind(map.dim), by.own or by.removable
+            _check_size(kind, own, map.dim, len(engine.memory.classes))
+            sums = ClassSums.of(x, found.labels, kind, own)
             sums = replace(sums, method=by.name, strength=by.settled(strength, sums.scatter.kind))
             engine.notes.append(by._told(engine.backbone, map, sums))
         else:
@@ -163,11 +167,14 @@ class Exact(Method):
             by = next(one for one in self.heads() if one.name == known.method)
             map, found = head.map, step_features(engine, data, head.map.blocks, head.map.sizes)
             x, kind = found.through(map), known.scatter.kind
-            sums = known.merge(ClassSums.of(x, found.labels, "dense" if kind == "laplace" else kind, by.own))
+            _check_size(kind, known.own, map.dim, len(engine.memory.classes))
+            sums = known.extended(ClassSums.of(x, found.labels, "dense" if kind == "laplace" else kind, known.own))
         solved = by.solved(sums, map, head, set(found.labels.tolist()))
         scale = self._test(engine, sums, solved, x, found.labels)
         sums = replace(sums, scale=scale) if known is None else sums
         solved.head.scale.fill_(sums.scale)
+        if sums.own and not by.own and sums.scatter.kind != "none":
+            engine.notes.append(_told_bytes(sums))
         engine.memory.keep(sums)
         engine.memory.classes = tuple(
             ClassRecord(record.name, sums.counts[label]) for label, record in enumerate(engine.memory.classes)
@@ -258,7 +265,27 @@ def _check_sums(method: Exact, engine: Engine) -> None:
             f"the model keeps no sums of its classes, so the method {method.name} cannot go on with it: go on with the "
             f"method that it has, or learn all classes anew with {method.name}"
         )
+    if method.removable and not sums.own and sums.scatter.kind != "none":
+        raise ValueError(
+            "the model keeps one scatter of all its classes, so none of them can be taken out of it: removable "
+            "(--removable) is chosen in the first step"
+        )
     if sums.method not in [one.name for one in method.heads()]:
         raise ValueError(f"the model has the sums of the method {sums.method}: go on with that, or begin anew")
     if sums.labels != tuple(range(engine.old_classes)) or sums.dim != head.map.dim:
         raise ValueError("the sums of the model are not those of its classes and features: it cannot be taught")
+
+
+def _check_size(kind: ScatterKind, own: bool, dim: int, classes: int) -> None:
+    size = Scatter.numbers(kind, dim) * 8 * classes if own else 0
+    if size > _MOST_BYTES:
+        raise ValueError(
+            f"a scatter of each of {classes:,} classes would take {size / 1e9:.1f} GB: choose a smaller one (--method "
+            "lda --covariance diagonal), or one for all classes (lda or ranpac without --removable)"
+        )
+
+
+def _told_bytes(sums: ClassSums) -> str:
+    size = sum(part.scatter.bytes(sums.scatter.kind) for part in sums.parts)
+    one = 8 * Scatter.numbers(sums.scatter.kind, sums.dim) * len(sums.parts)
+    return f"removable: the scatter of each class takes {size:,} bytes; one of all would take {one:,}"

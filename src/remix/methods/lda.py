@@ -45,6 +45,11 @@ class Lda(Exact):
         if self.covariance not in get_args(CovarianceChoice):
             known = ", ".join(get_args(CovarianceChoice))
             raise ValueError(f"the covariance of lda is one of {known}, got {self.covariance!r}")
+        if self.removable and self.covariance == "laplace":
+            raise ValueError(
+                "a Laplace covariance is of all classes together: removable (--removable) goes with --covariance dense "
+                "or diagonal"
+            )
 
     def most(self) -> int:
         """Fewer for a Laplace covariance."""
@@ -53,6 +58,11 @@ class Lda(Exact):
     def kind(self, dim: int) -> ScatterKind:
         """As set, or by the number of features."""
         if self.covariance == "auto":
+            if self.removable and dim > _DENSE:
+                raise ValueError(
+                    f"removable (--removable) would keep a matrix of {dim:,} features per class: choose --covariance "
+                    "diagonal, which keeps a vector"
+                )
             return "dense" if dim <= _DENSE else "laplace"
         return self.covariance
 
@@ -72,6 +82,6 @@ class Lda(Exact):
 
     def solved(self, sums: ClassSums, map: FeatureMap, before: Head, seen: Collection[int]) -> Solved:
         """The discriminant; from a Laplace covariance no image can be taken."""
-        found = Discriminant(sums.mean, sums.scatter.matrix(), sums.freedom, sums.strength)
+        found = Discriminant(sums.mean, sums.pooled(), sums.freedom, sums.strength)
         head = ExactLinearHead(map, before.task_sizes, *found.weights())
         return Solved(head, partial(found.left_out, sums.weights(), held=sums.scatter.kind == "laplace"))

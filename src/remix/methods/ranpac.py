@@ -65,6 +65,6 @@ class Ranpac(Exact):
 
     def solved(self, sums: ClassSums, map: FeatureMap, before: Head, seen: Collection[int]) -> Solved:
         """The regression."""
-        found = Ridge(sums.mean, sums.weights(), sums.scatter.matrix(), sums.strength)
+        found = Ridge(sums.mean, sums.weights(), sums.pooled(), sums.strength)
         head = ExactLinearHead(map, before.task_sizes, found.weight, found.weight.new_zeros(len(found.weight)))
         return Solved(head, found.left_out)

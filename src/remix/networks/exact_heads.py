@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import copy
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
 import torch
@@ -50,6 +51,16 @@ class ExactHead(Head):
         for name, tensor in self.named_buffers(recurse=False):
             if name not in ("_placement", "scale"):
                 self.register_buffer(name, torch.cat([tensor, tensor.new_zeros(len(names), *tensor.shape[1:])]))
+
+    def without(self, labels: Collection[int]) -> ExactHead:
+        """Without what is theirs; what the others have of them, a new solution alone takes away."""
+        kept = self._kept(labels)
+        places, rest = [label for mine in kept for label in mine], copy.deepcopy(self)
+        rest._sizes = tuple(map(len, kept))
+        for name, tensor in self.named_buffers(recurse=False):
+            if name not in ("_placement", "scale"):
+                rest.register_buffer(name, tensor[places].clone())
+        return rest
 
     def newest(self) -> NoReturn:
         """There is nothing that could be trained."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -80,6 +81,19 @@ class Head(nn.Module):
     @abstractmethod
     def shapes(cls, feature_dim: int, described: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
         """Of its weights, by name, before it is built. Raises ValueError as `from_description`."""
+
+    def without(self, labels: Collection[int]) -> Head:
+        """A copy that does not know these classes; a task of which none is left is left out. Not of all classes."""
+        raise ValueError(f"a head of the kind {self.kind!r} cannot lose a class")
+
+    def _kept(self, labels: Collection[int]) -> list[list[int]]:
+        """Of every task of which something is left without these classes, the labels of the others."""
+        ends = list(accumulate(self.task_sizes))
+        rest = [
+            [one for one in range(end - size, end) if one not in labels]
+            for size, end in zip(self.task_sizes, ends, strict=True)
+        ]
+        return [mine for mine in rest if mine]
 
     def start_over(self, *, generator: torch.Generator | None = None) -> None:
         """Forget all weights: the same classes, as new as if they had just grown."""
@@ -187,6 +201,22 @@ class LinearHead(Head):
         if self.bias:
             nn.init.zeros_(classifier.bias)
         self.classifiers.append(classifier.to(self._placement))
+
+    @torch.no_grad()
+    def without(self, labels: Collection[int]) -> Head:
+        """Without their rows, in whatever else has one per class too."""
+        kept = self._kept(labels)
+        rest = described_head(self.feature_dim, {**self.describe(), "tasks": [len(mine) for mine in kept]})
+        assert isinstance(rest, LinearHead)
+        places = torch.tensor([label for mine in kept for label in mine])
+        state = {name: tensor for name, tensor in self.state_dict().items() if not name.startswith("classifiers.")}
+        rows = {name: tensor[places] if tensor.dim() else tensor for name, tensor in state.items()}
+        rest.load_state_dict(rows, strict=False)
+        for name in ("weight", "bias") if self.bias else ("weight",):
+            every = torch.cat([getattr(one, name) for one in self.classifiers])[places]
+            for one, part in zip(rest.classifiers, every.split([len(mine) for mine in kept]), strict=True):
+                getattr(one, name).copy_(part)
+        return rest.to(self._placement)
 
     def start_over(self, *, generator: torch.Generator | None = None) -> None:
         """Forget all weights: the same classifiers, as new as if they had just grown."""

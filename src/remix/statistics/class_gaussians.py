@@ -191,6 +191,10 @@ class ClassGaussians(Statistic):
         picked = (tuple(self.labels[i] for i in kept), tuple(self.counts[i] for i in kept))
         return ClassGaussians(*picked, self.mean[kept], self.std[kept], correlation), ""
 
+    def relabelled(self, labels: Mapping[int, int]) -> ClassGaussians:
+        """The same classes under other labels, in the same order."""
+        return replace(self, labels=tuple(labels[label] for label in self.labels))
+
     def stored(self) -> list[StoredItem]:
         """One row."""
         words = "mean and std" if self.correlation is None else "mean, std and correlation"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -18,6 +18,7 @@ from remix.statistics.statistic import Statistic, StoredItem, Tensors, integers,
 __all__ = ["ClassSums"]
 
 _ROWS = 4096  # in double precision at a time
+_APART = 10  # steps whose sums are kept by themselves: a scatter of 2,000 features takes 16 MB
 
 
 @register_statistic
@@ -37,6 +38,9 @@ class ClassSums(Statistic):
         method: whose head is solved from them.
         strength: of its shrinkage or penalty, chosen with the first classes.
         scale: of its logits, chosen with them.
+        mixed: degrees of freedom that the scatter has from images of classes that were taken out since.
+        steps: the same sums step by step, oldest first, so that the last ones can be undone; the first of them may be
+            of several. Empty if there is one, or they are not kept apart: a Laplace covariance is fitted to all.
 
     Raises:
         ValueError: if shapes disagree, or numbers are not what they are said to be.
@@ -53,6 +57,8 @@ class ClassSums(Statistic):
     method: str = ""
     strength: float = 0.0
     scale: float = 1.0
+    mixed: int = 0
+    steps: tuple[ClassSums, ...] = ()
 
     def __post_init__(self) -> None:
         check_labels(self.labels)
@@ -70,6 +76,8 @@ class ClassSums(Statistic):
             raise ValueError(f"strength and scale must be finite and not negative, got {str(numbers)[:60]}")
         if not isinstance(self.method, str) or len(self.method) > 60:
             raise ValueError(f"sums are those of a method, got {str(self.method)[:60]!r}")
+        if not is_count(self.mixed):
+            raise ValueError(f"mixed must be a number of images, got {str(self.mixed)[:60]}")
 
     @classmethod
     def of(cls, rows: Tensor, labels: Tensor, kind: ScatterKind, own: bool = False) -> ClassSums:
@@ -112,7 +120,16 @@ class ClassSums(Statistic):
     @property
     def freedom(self) -> int:
         """Images that are not used up by the means: what a scatter of all classes is divided by; at least 1."""
-        return max(self.images - len(self.counts), 1)
+        return max(self.images - len(self.counts) + self.mixed, 1)
+
+    @property
+    def parts(self) -> tuple[ClassSums, ...]:
+        """What is kept apart: the sums of each step, or all of them as one."""
+        return self.steps or (self,)
+
+    def pooled(self) -> Tensor:
+        """The scatter of all classes together, as `Scatter.matrix`."""
+        return (self.scatter.together() if self.own else self.scatter).matrix()
 
     def weights(self) -> Tensor:
         """The counts as numbers (K,)."""
@@ -132,42 +149,83 @@ class ClassSums(Statistic):
             classes: not needed here.
 
         """
-        labels = tuple(sorted({*self.labels, *other.labels}))
-        counts = self.mean.new_zeros(2, len(labels))
-        means = self.mean.new_zeros(2, len(labels), self.dim)
-        places = []
-        for part, one in enumerate((self, other)):
-            places.append(torch.searchsorted(torch.tensor(labels), torch.tensor(one.labels)))
-            counts[part, places[part]], means[part, places[part]] = one.weights(), one.mean
-        total = counts.sum(0)
-        mean = (counts[:, :, None] * means).sum(0) / total[:, None]
-        both = counts.prod(0).nonzero()[:, 0]
-        apart = (means[1] - means[0])[both] * (counts.prod(0) / total)[both].sqrt()[:, None]
-        groups = len(labels) if self.own else 1
-        mine, theirs = self.scatter.as_dense(), other.scatter.as_dense()
-        if self.own:
-            mine, theirs = mine.placed(places[0], groups), theirs.placed(places[1], groups)
-        scatter = mine + theirs
-        if len(both):  # a class in both varies between its two means as well
-            scatter += Scatter.of(apart, both if self.own else torch.zeros_like(both), groups, scatter.kind)
+        return self._together([self, other])
+
+    def extended(self, step: ClassSums) -> ClassSums:
+        """As `merge`, with the images of a further step, whose sums are kept by themselves too."""
         if self.scatter.kind == "laplace":
-            scatter = scatter.as_laplace(self.freedom + other.freedom, self.scatter)
-        return replace(self, labels=labels, counts=tuple(map(int, total)), mean=mean, scatter=scatter)
+            return self.merge(step)
+        parts = (*self.parts, step)
+        return self.of_parts((parts[0].merge(parts[1]), *parts[2:]) if len(parts) > _APART else parts)
+
+    def of_parts(self, parts: Sequence[ClassSums]) -> ClassSums:
+        """Of the images of several, with what was chosen for this one; always the same of the same parts."""
+        whole, steps = (self._together(parts), tuple(parts)) if len(parts) > 1 else (parts[0], ())
+        return replace(whole, method=self.method, strength=self.strength, scale=self.scale, steps=steps)
+
+    def _together(self, parts: Sequence[ClassSums], labels: Mapping[int, int] | None = None) -> ClassSums:
+        """Of the images of all parts, with new labels if these are given: classes with the same one are one, exactly.
+
+        Of n_i images with the means m_i a class has n = sum n_i, m = sum n_i m_i / n, and about m the scatter that they
+        have about the m_i and sum n_i (m_i - m)(m_i - m)'.
+        """
+        given = [label if labels is None else labels[label] for part in parts for label in part.labels]
+        classes = sorted(set(given))
+        at = torch.searchsorted(torch.tensor(classes), torch.tensor(given))
+        counts, means = torch.cat([part.weights() for part in parts]), torch.cat([part.mean for part in parts])
+        total = counts.new_zeros(len(classes)).index_add_(0, at, counts)
+        mean = means.new_zeros(len(classes), self.dim).index_add_(0, at, counts[:, None] * means) / total[:, None]
+        several = torch.bincount(at)[at] > 1
+        mean[at[~several]] = means[~several]  # to the last bit
+        groups = at if self.own else torch.zeros_like(at)
+        scatter = Scatter.nothing(self.scatter.as_dense().kind, self.dim, len(classes) if self.own else 1)
+        for part, places in zip(parts, groups.split([len(part.labels) for part in parts]), strict=True):
+            scatter.add_(part.scatter.as_dense(), places if self.own else places[:1])
+        if bool(several.any()):
+            apart = (means - mean[at])[several] * counts[several].sqrt()[:, None]
+            scatter += Scatter.of(apart, groups[several], len(classes) if self.own else 1, scatter.kind)
+        if self.scatter.kind == "laplace":
+            fitted = len(parts) == 1 and not bool(several.any())
+            freedom = sum(part.freedom for part in parts)
+            scatter = self.scatter if fitted else scatter.as_laplace(freedom, self.scatter)
+        numbers, mixed = tuple(map(int, total)), sum(part.mixed for part in parts)
+        return replace(self, labels=tuple(classes), counts=numbers, mean=mean, scatter=scatter, mixed=mixed, steps=())
 
     def tensors(self) -> dict[str, Tensor]:
-        """Means and scatter."""
+        """Means and scatter, of each step if these are kept apart."""
+        if self.steps:
+            return {f"{n}/{name}": t for n, step in enumerate(self.steps) for name, t in step.tensors().items()}
         return {"mean": self.mean, **self.scatter.tensors}
 
     def describe(self) -> dict[str, Any]:
         """Classes, counts, and what was chosen."""
-        return {
-            "labels": list(self.labels), "counts": list(self.counts), "kind": self.scatter.kind, "own": self.own,
-            "method": self.method, "strength": self.strength, "scale": self.scale,
-        }  # fmt: skip
+        chosen = {"kind": self.scatter.kind, "own": self.own, "method": self.method, "strength": self.strength}
+        steps = {"steps": [step._images() for step in self.steps]} if self.steps else {}
+        return self._images() | chosen | {"scale": self.scale} | steps
+
+    def _images(self) -> dict[str, Any]:
+        mixed = {"mixed": self.mixed} if self.mixed else {}
+        return {"labels": list(self.labels), "counts": list(self.counts)} | mixed
 
     @classmethod
     def from_tensors(cls, tensors: Tensors, described: Any) -> ClassSums:
         """Make them again."""
+        steps = described.get("steps")  # earlier versions kept one for all
+        if steps is None:
+            return cls._part(tensors, described, described)
+        if not isinstance(steps, list) or not 1 < len(steps) <= _APART or described["kind"] == "laplace":
+            raise ValueError(f"sums of 2 to {_APART} steps must be kept by themselves, got {str(steps)[:60]}")
+        parts = [cls._part(tensors.under(f"{n}/"), described, step) for n, step in enumerate(steps)]
+        if len({part.dim for part in parts}) > 1:
+            raise ValueError("the sums of the steps must be of the same features")
+        whole = parts[0].of_parts(parts)
+        if whole._images() != {key: described[key] for key in whole._images()}:
+            raise ValueError("the sums of the steps must be those of its classes")
+        return whole
+
+    @classmethod
+    def _part(cls, tensors: Tensors, described: Any, images: Any) -> ClassSums:
+        """Of all steps or of one of them, whose classes and counts ``images`` tells."""
         kind, mean = described["kind"], tensors.pop("mean")
         if kind not in SCATTERS or mean.dim() != 2:
             raise ValueError(f"sums have no scatter of the kind {str(kind)[:20]!r}")
@@ -176,36 +234,49 @@ class ClassSums(Statistic):
         if not bool(torch.isfinite(mean).all()):
             raise ValueError("the means must be finite")
         chosen = {name: described[name] for name in ("own", "method", "strength", "scale")}
-        return cls(integers(described["labels"]), integers(described["counts"]), mean, scatter, **chosen)
+        labels, counts = integers(images["labels"]), integers(images["counts"])
+        return cls(labels, counts, mean, scatter, **chosen, mixed=images.get("mixed", 0))
 
     def to(self, device: torch.device | str) -> ClassSums:
         """They stay on the processor: not every device has double precision."""
         return self
 
     def without(self, labels: Collection[int]) -> tuple[ClassSums | None, str]:
-        """The other classes; a scatter of all classes together stays as it is."""
+        """The other classes; a scatter of several classes together stays as it is, if one of them is kept."""
+        if self.steps:
+            found = [step.without(labels) for step in self.steps]
+            left = [step for step, _ in found if step is not None]
+            return self.of_parts(left) if left else None, next((told for _, told in found if told), "")
         kept = [place for place, label in enumerate(self.labels) if label not in labels]
         if not kept:
             return None, ""
-        told = "" if self.scatter.kind == "none" or self.own else "the scatter of features is of all classes together"
+        gone = [count for label, count in zip(self.labels, self.counts, strict=True) if label in labels]
+        mixed = 0 if self.scatter.kind == "none" or self.own else sum(gone) - len(gone)
+        told = "the scatter of features is of all classes together" if mixed else ""
         rest = replace(
             self,
             labels=tuple(self.labels[place] for place in kept),
             counts=tuple(self.counts[place] for place in kept),
             mean=self.mean[kept],
             scatter=self.scatter.at(kept) if self.own else self.scatter,
+            mixed=self.mixed + mixed,
         )
         return rest, told
 
+    def relabelled(self, labels: Mapping[int, int]) -> ClassSums:
+        """With other labels; classes that get the same one become one, exactly, or nearly if there is a fit."""
+        return self.of_parts([part._together([part], labels) for part in self.parts])
+
     def stored(self) -> list[StoredItem]:
         """Means, and scatter by its kind."""
-        size = size_of([self.mean])
+        size = size_of([part.mean for part in self.parts])
         rows = [
             StoredItem("class sums", "features", f"means of {self.dim} features of {len(self.labels)} classes", size)
         ]
         if self.scatter.kind != "none":
             whose = "each class" if self.own else "all classes together"
-            size = size_of(list(self.scatter.tensors.values()))
+            whose += f", of {len(self.steps)} steps" if self.steps else ""
+            size = size_of([tensor for part in self.parts for tensor in part.scatter.tensors.values()])
             rows.append(StoredItem(f"{self.scatter.kind} scatter", "features", f"about the means of {whose}", size))
         return rows
 

@@ -211,7 +211,8 @@ class Layers(Mapping[str, LayerStatistics], Statistic):
 
     def without(self, labels: Collection[int]) -> tuple[Layers, str]:
         """All of it stays: activations of all classes are measured together."""
-        return self, "means, variances and covariances of activations are of the images of all classes together"
+        told = "means, variances and covariances of activations are of the images of all classes together"
+        return self, told if self._layers else ""
 
     def stored(self) -> list[StoredItem]:
         """Of each layer, by kind."""

@@ -135,16 +135,49 @@ class Memory:
         self.tasks = (*self.tasks, task)
         return task
 
-    def without(self, labels: Collection[int]) -> tuple[Memory, list[str]]:
-        """Without what is these classes' own; and what stays in it of them, in words. Names and counts stay."""
-        rest, stays = Memory(), ["names of the classes and their numbers of images"]
+    def without(self, labels: Collection[int], classes: int | None = None) -> tuple[Memory, list[str]]:
+        """Without these classes and what is their own; the others move up. And what stays in it of them, in words.
+
+        Args:
+            labels: of the classes.
+            classes: how many there are, if it has no record of them.
+
+        """
+        rest, stays = Memory(), []
         rest.classes, rest.tasks = self.classes, self.tasks
         for statistic in self._statistics.values():
             kept, shared = statistic.without(labels)
             if kept is not None:
                 rest.keep(kept)
             stays += [shared] if shared else []
-        return rest, stays
+        others = [label for label in range(classes or len(self.classes)) if label not in labels]
+        names = [self.classes[label].name for label in others] if self.classes else []
+        return rest.relabelled({old: new for new, old in enumerate(others)}, names), stays
+
+    def relabelled(self, labels: Mapping[int, int], names: Sequence[str]) -> Memory:
+        """With other labels and names; classes that get the same label become one.
+
+        Args:
+            labels: the new label of every class that statistics are of; the records of others are left out.
+            names: by new label; none if it has no record of its classes.
+
+        Raises:
+            ValueError: for two classes that become one, where a statistic of theirs cannot.
+
+        """
+        found, images, told = Memory(), [0] * len(names), set[int]()
+        for statistic in self._statistics.values():
+            found.keep(statistic.relabelled(labels))
+        for old, new in labels.items() if self.classes else ():
+            images[new] += self.classes[old].images
+        found.classes = tuple(map(ClassRecord, names, images))
+        for task in self.tasks:
+            mine = [old for old in task.labels if old in labels and labels[old] not in told]
+            count = task.images if len(mine) == len(task.labels) else sum(self.classes[old].images for old in mine)
+            here = tuple(dict.fromkeys(labels[old] for old in mine))
+            told |= set(here)
+            found.tasks += (TaskRecord(here, count),) if here else ()
+        return found
 
     # --- use ---
 

@@ -87,13 +87,22 @@ class Scatter:
             return self.tensors["scatter"][:, rows * self.dim - rows * (rows - 1) // 2]
         return self._laplace().diagonal()[None] if self.kind == "laplace" else self.tensors["squares"]
 
-    def placed(self, places: Tensor, count: int) -> Scatter:
-        """Its groups at these places among ``count`` groups, added up where places are the same."""
-        found = {
-            name: tensor.new_zeros(count, tensor.shape[1]).index_add_(0, places, tensor)
-            for name, tensor in self.tensors.items()
-        }
-        return Scatter(self.kind, found, self.dim)
+    @classmethod
+    def nothing(cls, kind: ScatterKind, dim: int, count: int) -> Scatter:
+        """Zeros; not for a Laplace covariance."""
+        length = cls.numbers(kind, dim)
+        return cls(kind, {name: torch.zeros(count, length, dtype=torch.float64) for name in SCATTERS[kind]}, dim)
+
+    def add_(self, other: Scatter, places: Tensor) -> None:
+        """Add the groups of another to those of its own at these places."""
+        for name, tensor in self.tensors.items():
+            tensor.index_add_(0, places, other.tensors[name])
+
+    def together(self) -> Scatter:
+        """All groups as one."""
+        return Scatter(
+            self.kind, {name: tensor.sum(0, keepdim=True) for name, tensor in self.tensors.items()}, self.dim
+        )
 
     def at(self, groups: list[int]) -> Scatter:
         """Of some groups."""
@@ -119,8 +128,12 @@ class Scatter:
 
     def bytes(self, kind: ScatterKind) -> int:
         """Of as many groups in another kind."""
-        numbers = {"none": 0, "diagonal": self.dim, "laplace": 3 * self.dim, "dense": self.dim * (self.dim + 1) // 2}
-        return 8 * numbers[kind] * max((len(tensor) for tensor in self.tensors.values()), default=0)
+        return 8 * self.numbers(kind, self.dim) * max((len(tensor) for tensor in self.tensors.values()), default=0)
+
+    @staticmethod
+    def numbers(kind: ScatterKind, dim: int) -> int:
+        """That a group of so many features has."""
+        return {"none": 0, "diagonal": dim, "laplace": 3 * dim, "dense": dim * (dim + 1) // 2}[kind]
 
     def _laplace(self) -> LaplaceCovariance:
         return LaplaceCovariance(**{name: tensor[0] for name, tensor in self.tensors.items()}, validate_args=True)

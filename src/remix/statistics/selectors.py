@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -144,6 +144,10 @@ class Selectors(Statistic):
         """The other classes."""
         kept = {label: (self, place) for place, label in enumerate(self.labels) if label not in labels}
         return Selectors.gather(kept) if kept else None, ""
+
+    def relabelled(self, labels: Mapping[int, int]) -> Selectors:
+        """The same classes under other labels, in the same order."""
+        return replace(self, labels=tuple(labels[label] for label in self.labels))
 
     def stored(self) -> list[StoredItem]:
         """One row."""

@@ -63,6 +63,10 @@ class Statistic(ABC):
     def without(self, labels: Collection[int]) -> tuple[Self | None, str]:
         """Without what is these classes' own, or None if nothing is left; and what stays in it of them, in words."""
 
+    def relabelled(self, labels: Mapping[int, int]) -> Self:
+        """With other labels of its classes: itself, if it knows none. Raises ValueError for two with the same."""
+        return self
+
     @abstractmethod
     def stored(self) -> list[StoredItem]:
         """What is kept, for a person."""
