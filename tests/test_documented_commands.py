@@ -20,7 +20,7 @@ from remix.experiments.config import list_presets
 WHOLE = [command for command in COMMANDS if command.whole]
 LEFT_OUT = [command for command in COMMANDS if not command.whole and not command.name]
 NAMES = [command for command in COMMANDS if command.name]
-FOLLOWED = re.findall(r"^\$ (.*)$", (ROOT / "docs/tutorial.md").read_text("utf-8"), re.M)  # by tests/test_tutorial.py
+FOLLOWED = [command.text for command in COMMANDS if command.place.startswith("docs/tutorial.md")]  # by test_tutorial.py
 ELSEWHERE = {"remix reproduce memory": 'main(["reproduce", "memory", "--out"'}  # and a test that runs the same line
 MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
 RECIPES = [

@@ -33,13 +33,16 @@ CLAIMS = tuple(claim for _, claims in PARTS for claim in claims)
 
 HEAD = """# The paper's claims, tested
 
-Made by `python -m benchmarks.claims` (needs a few seconds) from the result files; no number here is typed by hand.
-**holds**: at the paper's scale or size, or by mathematics. **holds at mini scale**: with small networks, few images or
-few epochs. **not shown**: no runs, too few seeds, a difference inside the noise, or the opposite at mini scale. **wrong
-as stated**: contradicted by mathematics, by the paper's own numbers, or by a direct measurement. A difference counts
-when the bootstrap interval over paired seeds excludes 0; with fewer than {enough} seeds Student's interval must exclude
-it too, and with fewer than {fewest} none counts. Every claim links to what was measured and from which files.
+Made by `python -m benchmarks.claims` (needs a few seconds) from the result files. Every claim links to what was
+measured, and how. A difference counts when the bootstrap interval over paired seeds excludes 0; with fewer than
+{enough} seeds Student's interval must exclude it too, and with fewer than {fewest} none counts.
 """
+MEANINGS = {
+    Verdict.HOLDS: "At the paper's scale or size, or by mathematics.",
+    Verdict.HOLDS_AT_MINI_SCALE: "With small networks, few images or few epochs.",
+    Verdict.WRONG_AS_STATED: "Contradicted by mathematics, by the paper's own numbers, or by a direct measurement.",
+    Verdict.NOT_SHOWN: "No runs, too few seeds, a difference inside the noise, or the opposite at mini scale.",
+}
 DETAILS = """# The paper's claims: what was measured
 
 Made by `python -m benchmarks.claims` (needs a few seconds); [the overview](claims.md) says what the verdicts mean.
@@ -48,21 +51,17 @@ Numbers of the paper stand in [published.json](claims/published.json) and `src/r
 
 
 def page(results: Results) -> str:
-    """The overview: a line for every claim."""
-    findings = {claim.name: claim.finding(results) for claim in CLAIMS}
-    counts = {verdict: sum(finding.verdict is verdict for finding in findings.values()) for verdict in Verdict}
+    """The overview: a line for every claim, by verdict; why a claim is not shown is told among the details."""
+    findings = {claim: claim.finding(results) for claim in CLAIMS}
     lines = [HEAD.format(enough=ENOUGH_SEEDS, fewest=FEWEST_SEEDS)]
-    lines.append(
-        f"{len(CLAIMS)} claims: " + ", ".join(f"{count} {each.value}" for each, count in counts.items()) + ".\n"
-    )
-    lines += ["| claim | verdict | number and reason | command |", "|---|---|---|---|"]
-    for part, claims in PARTS:
-        lines.append(f"| *{part}* | | | |")
-        for claim in claims:
-            finding = findings[claim.name]
+    for verdict, meaning in MEANINGS.items():
+        found = {claim: finding.because for claim, finding in findings.items() if finding.verdict is verdict}
+        lines += [f"## {verdict.value.capitalize()}: {len(found)} of {len(CLAIMS)}", "", meaning, ""]
+        for claim, because in found.items():
             link = f"[{claim.title}](claims/details.md#{claim.name})"
-            lines.append(f"| {link} | {_strong(finding.verdict)} | {finding.because} | {_command(claim)} |")
-    return "\n".join(lines) + "\n"
+            lines.append(f"- {link}" + ("" if verdict is Verdict.NOT_SHOWN else f": {because}"))
+        lines.append("")
+    return "\n".join(lines)
 
 
 def details(results: Results) -> str:
@@ -73,10 +72,6 @@ def details(results: Results) -> str:
         for claim in claims:
             lines += ["", *_section(claim, claim.finding(results), results)]
     return re.sub(r"\]\((?=[\w/]+\.(?:md|csv|json|png))", "](../", "\n".join(lines)) + "\n"  # a folder deeper
-
-
-def _strong(verdict: Verdict) -> str:
-    return verdict.value if verdict is Verdict.NOT_SHOWN else f"**{verdict.value}**"
 
 
 def _command(claim: Claim) -> str:

@@ -100,7 +100,7 @@ def _photographs(results: Results) -> Finding:
             "One seed, few images; the paper shows chosen images and no score.",
         ),
         Verdict.NOT_SHOWN,
-        "One seed says nothing about chance, and so few images cannot tell the priors apart.",
+        "So few images cannot tell the priors apart.",
         MINI,
     )
 

@@ -79,7 +79,7 @@ def presets_of(rows: list[dict[str, str]]) -> list[str]:
 def why_not(judgement: Judgement) -> str:
     """Why a difference does not count as shown."""
     if judgement.seeds == 1:
-        return f"{judgement.mean:+.1f}, one seed, which says nothing about chance"
+        return f"{judgement.mean:+.1f}, one seed"
     if judgement.seeds < FEWEST_SEEDS:
         return f"{judgement.mean:+.1f}, {judgement.seeds} seeds, too few to tell it from chance"
-    return f"{judgement.mean:+.1f} over {judgement.seeds} seeds, no difference beyond the noise"
+    return f"{judgement.mean:+.1f} over {judgement.seeds} seeds, within the noise"

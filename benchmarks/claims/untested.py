@@ -38,7 +38,7 @@ def _privacy(results: Results) -> Finding:
         Verdict.NOT_SHOWN,
         "Some dreams stand out as near copies."
         if copies
-        else "No copies were found, which does not prove that nothing about a training image can be learned.",
+        else "No copies were found, which is no proof that there can be none.",
         MINI,
     )
 
@@ -77,7 +77,7 @@ CLAIMS = (
         None,
         None,
         (),
-        _because("Not tested: the weights of the CLIP backbone are not available here, and this part is not built."),
+        _because("Not tested: the weights of the CLIP backbone are not available here."),
     ),
     Claim(
         "samples-vit",
@@ -87,7 +87,7 @@ CLAIMS = (
         None,
         None,
         (),
-        _because("Not tested: no such network is available here, and the paper does not give the weight it used."),
+        _because("Not tested: no such network is available here, nor the weight that was used."),
     ),
     Claim(
         "layer-wise",

@@ -121,10 +121,43 @@ def test_a_method_is_hidden_and_shown_from_the_keyboard(opened):
 def test_method_and_task_of_losses_can_be_chosen(opened):
     page = opened()
     figure = page.locator('figure[data-chart="training-0"]')
+    page.locator("#losses-0 summary").first.click()
     figure.locator("select[data-choice=method]").select_option(label="finetune")
     figure.locator("select[data-choice=task]").select_option(label="task 1")
     assert inked(page, "training-0") > 1000
     assert "cross-entropy" in figure.locator(".u-legend").inner_text()
+
+
+def test_losses_and_likelihood_are_folded_and_opened_charts_have_their_width(opened):
+    page = opened()
+    assert page.locator("details.fold").count() == 2
+    figure = page.locator('figure[data-chart="training-0"]')
+    assert not figure.is_visible()
+    page.locator("#losses-0 summary").first.click()
+    page.wait_for_function("""() => {
+        const plot = document.querySelector('figure[data-chart="training-0"] .plot');
+        return Math.abs(plot.querySelector(".uplot").clientWidth - plot.clientWidth) < 2 && plot.clientWidth > 400;
+    }""")
+
+
+def test_lines_are_named_at_their_ends(opened):
+    """Something is drawn right of the axes, in the colour of the line; hidden lines lose their name."""
+    right = """() => {
+        const figure = document.querySelector('figure[data-chart="accuracy-0"]');
+        const canvas = figure.querySelector("canvas"), over = figure.querySelector(".u-over");
+        const from = (over.offsetLeft + over.offsetWidth + 6) * devicePixelRatio;
+        const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
+        copy.drawImage(canvas, 0, 0);
+        const { data } = copy.getImageData(from, 0, canvas.width - from, canvas.height);
+        let count = 0;
+        for (let i = 3; i < data.length; i += 4) count += data[i] > 0;
+        return count;
+    }"""
+    page = opened()
+    both = page.evaluate(right)
+    assert both > 100
+    page.locator('figure[data-chart="accuracy-0"] .u-series th', has_text="remix").first.click()
+    assert 50 < page.evaluate(right) < both
 
 
 def test_the_seed_of_the_matrices_can_be_chosen(opened):

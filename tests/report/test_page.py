@@ -72,6 +72,28 @@ def test_headline_numbers_have_the_names_of_their_metrics(tmp_path, runs):
     assert "remix minus finetune: +41.00 points of last accuracy on average over 2 paired seeds" in text
 
 
+def test_the_result_in_a_sentence_is_first_then_the_accuracies_then_the_images(tmp_path, runs):
+    text = Page(report(tmp_path, runs)).text
+    sentence = "Accuracy after 3 tasks: remix 79.0 ± 2.8 %, finetune 38.0 ± 1.4 %; 2 seeds (0, 1)"
+    parts = [sentence, "Accuracy after each task", "What a method replays in place", "New and old tasks", "Losses of"]
+    assert sorted(map(text.index, parts)) == list(map(text.index, parts))
+
+
+def test_no_run_finished_is_said(tmp_path):
+    assert "No run is finished yet." in Page(report(tmp_path, write_run(tmp_path / "run", learned=1))).text
+
+
+def test_terms_and_phases_that_are_shown_are_explained(tmp_path, runs):
+    text = Page(report(tmp_path, runs)).text
+    assert "cross-entropy classification of the task's images" in text
+    assert "how improbable the activations are" in text
+    assert "angles between features" not in text  # these runs have no such term
+
+
+def test_captions_do_not_scroll_with_their_tables(tmp_path, runs):
+    assert not Page(report(tmp_path, runs)).all("caption")
+
+
 def test_every_part_that_was_promised_is_there(tmp_path, runs):
     page = report(tmp_path, runs)
     found = Page(page)
@@ -118,8 +140,8 @@ def test_seeds_are_bands(tmp_path, runs):
 def test_one_run_has_no_spread(tmp_path):
     page = report(tmp_path, write_run(tmp_path / "run"))
     text = Page(page).text
-    assert "77.00 %" in text
-    assert "±" not in text.split("Task after task")[1].split("Accuracy matrix")[0]
+    assert "Accuracy after 3 tasks: remix 77.0 %; 1 seed (0)" in text
+    assert "±" not in text.split("Accuracy after each task")[1].split("Accuracy matrix")[0]
     line = content(page)["charts"]["training-0"]["0|3"]["lines"][0]
     assert "low" not in line
     assert line["mean"] == [1, 0.5, 0.33333, 0.25] * 2
@@ -173,7 +195,7 @@ def test_hostile_names_stay_text(tmp_path):
     assert {image["src"][:5] for image in found.all("img")} == {"data:"}
     assert not [1 for _, attributes in found.tags for name in attributes if name.startswith("on")]
     assert "{{ 7 * 7 }}" in found.text
-    assert "5 dreams of <script>alert(1)</script>" in {image["alt"] for image in found.all("img")}
+    assert "5 synthetic images of <script>alert(1)</script>" in {image["alt"] for image in found.all("img")}
     assert not found.all("b")
 
 

@@ -60,7 +60,7 @@ def test_unfinished_runs_do_not_count_in_means(tmp_path, made):
         write_run(tmp_path / "runs" / str(seed), seed=seed, learned=learned, right=80 + 10 * seed)
     page, _ = made(tmp_path / "runs")
     assert "not finished, so not part of the means" in page
-    assert "<dd>77.00<span> %</span></dd>" in page
+    assert "remix 77.0 %;" in page.replace("\N{NO-BREAK SPACE}", " ")
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_missing_seed_is_said(tmp_path, made):
 def test_the_same_run_twice(tmp_path, made, refusal):
     run = write_run(tmp_path / "runs" / "a")
     page, _ = made(run, tmp_path / "runs", run)
-    assert page.count("<td>finished</td>") + page.count('<td class="text">finished</td>') == 1
+    assert page.count(">finished</td>") == 1
     again = write_run(tmp_path / "again")
     message = refusal("report", run, again, "--out", tmp_path / "other.html")
     assert "both remix with seed 0; name one" in message

@@ -95,20 +95,21 @@ def learn(
             within seconds (lda or ranpac, whichever suits the first images), without weights remix. Or remix, pmi, lwf,
             finetune; ncm, lda, fecam, ranpac. A model goes on with its own.
         head: Head of the network, in its first step: linear (the default) or cosine.
-        prior: Covariance of the activations that dreams are held to: laplace (the default), dense or diagonal.
+        prior: Covariance of activations that synthetic images are held to: laplace (the default), dense or diagonal.
         covariance: Covariance of features that the method lda keeps: auto (the default), dense, laplace or diagonal.
         minimum: Fewest images of a class that an exact head takes, whose sums tell little of one among many.
         removable: Keep what an exact head knows of every class by itself, so that remix classes can remove it;
             chosen in the first step. Says how many bytes that takes.
-        freeze: Blocks that never change: a number, the name of the first block that learns, last-stage or none.
-        epochs: Most passes over the images that training takes.
-        lr: Learning rate at which training begins.
-        samples: Dreams of each old class that stand in for its photographs.
-        size: Side in pixels to which images are brought.
-        batch: Images in a step of training.
-        versions: Augmented versions of every image that go through frozen blocks; 1 for none.
+        freeze: Blocks that never change: a number, the name of the first block that learns, last-stage or none. By
+            default all but the last with weights and up to 5,000 images, else none; a model keeps them.
+        epochs: Most passes over the images; by default 8 to 20 with weights or frozen blocks, else 20 to 60.
+        lr: Learning rate at which training begins; by default 0.004 with weights or frozen blocks, else 0.05.
+        samples: Synthetic images of each old class; by default 30 with frozen blocks, else 40.
+        size: Side in pixels to which images are brought; that of the backbone by default, 128 for those of 224.
+        batch: Images in a step of training, and as many synthetic ones; 32 by default, 128 above 5,000 images.
+        versions: Augmented versions of every image that go through frozen blocks; 3 by default, 1 for none.
         holdout: Fraction of the images to hold out, 0.2 by default; 0 for none, as for an exact head.
-        patience: Epochs without improvement after which training stops.
+        patience: Epochs without improvement after which training stops; by default a third of them, at least 4.
         seed: Number from which everything random is drawn; 0 by default.
         no_flip: Never mirror images left to right, as for letters; grey images are not mirrored anyway.
         mean: Mean of each channel that --weights were trained with, within 0..1 and separated by commas; by default

@@ -6,7 +6,7 @@ __all__ = ["report"]
 
 
 def report(runs: list[str], *, out: str, data: str | None = None) -> None:
-    """One page about runs, to open in a browser or to send to somebody: numbers, curves, dreams, settings.
+    """One page about runs, to open in a browser or to send to somebody: numbers, curves, synthetic images, settings.
 
     The page needs no network and no other file. Runs that are not finished are shown as far as they came. Seeds of one
     method are shown as mean and band; runs of different data are kept apart.
@@ -14,8 +14,8 @@ def report(runs: list[str], *, out: str, data: str | None = None) -> None:
     Args:
         runs: Folders of runs, or folders that hold some.
         out: The page to write, such as report.html.
-        data: The folder that data sets are kept in: real images are shown beside the dreams. Without it only those of
-            data sets that come with REMIX are.
+        data: The folder that data sets are kept in: real images are shown beside synthetic ones. Without it only
+            those of data sets that come with REMIX are.
 
     Examples:
         remix report runs/digits-remix-seed0 --out report.html

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -26,6 +26,7 @@ from remix.report.charts import (
     matrices,
     new_and_old_chart,
 )
+from remix.report.glossary import INVERSION, STAGES, TRAINING, explained
 from remix.report.pictures import real_images, show_dreams
 from remix.report.runs import Group, group_runs, read_runs
 from remix.report.tables import phase_costs, run_rows, seconds_chart, variant_facts
@@ -36,6 +37,7 @@ from remix.support.settings import SettingError
 __all__ = ["render", "write_report"]
 
 _FOR_DREAMS, _FOR_REAL, _FOR_CHARTS = 2_400_000, 600_000, 1_000_000  # letters of all groups together
+_IN_HEADLINE = 4  # methods
 _POINTS = (400, 100, 40, 12)  # of a curve, until there is room for all of them
 
 
@@ -45,7 +47,7 @@ def write_report(folders: Sequence[str | Path], out: str | Path, data: str | Non
     Args:
         folders: run directories, or folders that hold some.
         out: the page; a report that is there already is replaced.
-        data: folder of data sets, to show real images beside dreams.
+        data: folder of data sets, to show real images beside synthetic ones.
 
     Returns:
         sentences for a person: what could not be read, and where the page is.
@@ -123,9 +125,12 @@ def _part(number: int, group: Group, data: str | None, groups: int) -> dict[str,
     single = {**over_tasks, **({"seconds": seconds} if seconds else {})}
     charts: dict[str, dict[str, Chart]] = {f"{name}-{number}": {"": chart} for name, chart in single.items()}
     charts |= {f"{name}-{number}": plots for name, plots in chosen.items()}
+    costs = phase_costs(group)
     return {
         "number": number,
         "group": group,
+        "headline": _headline(group),
+        "seeds": max(map(len, group.variants.values())),
         "names": list(group.variants),
         "results": _results(group),
         "sentences": group.comparison.sentences() if group.comparison else [],
@@ -134,12 +139,17 @@ def _part(number: int, group: Group, data: str | None, groups: int) -> dict[str,
         "choices": {name: _choices(plots, group) for name, plots in chosen.items()},
         "training_ends": last_terms(group, inversion=False),
         "inversion_ends": last_terms(group, inversion=True),
+        "words": {
+            "training": explained(TRAINING, _terms(chosen["training"])),
+            "inversion": explained(INVERSION, _terms(chosen["inversion"])),
+            "stages": explained(STAGES, (row["phase"] for row in costs["rows"])),
+        },
         "likelihoods": likelihood_table(group),
         "matrices": matrices(group),
         "dreams": dreams,
         "dreamers": list(dict.fromkeys((grid.method, grid.name) for grid in dreams.tasks)),
         "real": {row.name: (i, row) for i, row in enumerate(real)},
-        "costs": phase_costs(group),
+        "costs": costs,
         "runs": run_rows(group),
         "facts": variant_facts(group),
         "charts": charts,
@@ -159,6 +169,28 @@ def _content(parts: Sequence[dict[str, Any]]) -> str:
         if len(text) <= _FOR_CHARTS:
             break
     return text
+
+
+def _headline(group: Group) -> str:
+    """The result in a sentence, the best method first."""
+    found = group.comparison
+    if found is None:
+        return "No run is finished yet."
+    last = {name: found.spread(name, "last_accuracy_macro") for name in found.summaries}
+    known = sorted(((name, value) for name, value in last.items() if value), key=lambda pair: -pair[1].mean)
+    texts = [
+        f"{name}\N{NO-BREAK SPACE}"
+        + f"{value.mean:.1f}{'' if value.std is None else f' ± {value.std:.1f}'} %".replace(" ", "\N{NO-BREAK SPACE}")
+        for name, value in known[:_IN_HEADLINE]
+    ]
+    more = f", {len(known) - len(texts)} more below" if len(known) > len(texts) else ""
+    seeds = sorted({seed for runs in found.summaries.values() for seed in runs})
+    counted = f"{len(seeds)} seed{'s' * (len(seeds) > 1)} ({', '.join(map(str, seeds))})"
+    return f"Accuracy after {group.tasks} tasks: {', '.join(texts)}{more}; {counted}"
+
+
+def _terms(charts: dict[str, Chart]) -> Iterator[str]:
+    return (line.name for chart in charts.values() for line in chart.lines)
 
 
 def _results(group: Group) -> list[dict[str, Any]]:

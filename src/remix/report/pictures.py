@@ -123,9 +123,9 @@ def show_dreams(group: Group, room: int) -> Dreams:
     remarks = [*damaged]
     if any(len(runs) > 1 for runs in group.variants.values()) and kept:
         seeds = ", ".join(f"{name}: {run.seed}" for _, name, run in chosen)
-        remarks.append(f"Dreams of the first seed of every method that has any ({seeds}).")
+        remarks.append(f"Of the first seed of every method that makes any ({seeds}).")
     if len(kept) < len(shown):
-        remarks.append("To keep the page small, the dreams of some tasks are left out; they are in the runs' folders.")
+        remarks.append("To keep the page small, the images of some tasks are left out; they are in the runs' folders.")
     return Dreams(kept, tuple(remarks))
 
 

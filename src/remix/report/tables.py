@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import yaml
@@ -119,7 +120,8 @@ def seconds_chart(group: Group) -> Chart | None:
     lines = []
     for colour, (name, runs) in enumerate(group.variants.items()):
         seeds = [[_task_time(run, task, divisor) for task in range(1, group.tasks + 1)] for run in runs.values()]
-        lines.append(line_over_seeds(name, colour, seeds))
+        line = line_over_seeds(name, colour, seeds)
+        lines.append(replace(line, low=[None if low is None else max(0.0, low) for low in line.low]))
     known = any(value is not None for line in lines for value in line.mean)
     return Chart("task", unit, group.tasks, lines) if known else None
 

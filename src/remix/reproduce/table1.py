@@ -123,10 +123,12 @@ def _difference(found: Comparison, first: str, second: str) -> list[str]:
 
 def _figure(parts: dict[str, Comparison], runs: Sequence[NeededRun]) -> Figure:
     """A panel per benchmark: bars of the mean last accuracy, a dot per seed, the paper's number as a line."""
-    columns = min(3, len(parts))
+    columns = min(2, len(parts))  # beside each other: readable at the width of a page
     rows = -(-len(parts) // columns)
-    figure = new_figure(4.6 * columns, 3.4 * rows)
-    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    bars = [len(found.summaries) for found in parts.values()]
+    heights = [0.8 + 0.2 * max(bars[columns * row : columns * (row + 1)]) for row in range(rows)]
+    figure = new_figure(4.8 * columns, sum(heights))
+    panels = figure.subplots(rows, columns, squeeze=False, gridspec_kw={"height_ratios": heights}).ravel()
     for panel, (name, found) in zip(panels, parts.items(), strict=False):
         methods, theirs = list(found.summaries), _theirs(name)
         for place, method in enumerate(methods):

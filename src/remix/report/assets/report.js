@@ -6,7 +6,8 @@
   const drawn = new Map(); // figure -> chart on it
   document.querySelector(".without-script").hidden = true;
   document.querySelectorAll(".needs-script").forEach((element) => { element.hidden = false; });
-  document.querySelectorAll("details.numbers").forEach((table) => { table.open = false; }); // the charts show the same
+  // The charts show the same as the numbers; of losses and likelihood most readers need nothing.
+  document.querySelectorAll("details.numbers, details.fold").forEach((part) => { part.open = false; });
 
   // --- colours ---
 
@@ -31,26 +32,41 @@
 
   // --- charts ---
 
-  function options(spec, width) {
+  const FONT = "12px system-ui, sans-serif";
+  const pen = document.createElement("canvas").getContext("2d");
+  const breadth = (text) => { pen.font = FONT; return pen.measureText(text).width; };
+  const lastOf = (values) => values.findLastIndex((value) => value != null);
+  const room = (spec, width) => Math.min(0.34 * width, 12 + Math.max(...spec.lines.map((line) => breadth(line.name))));
+
+  function options(spec, size) {
     const ink = colour("quiet");
     const grid = { stroke: colour("line"), width: 1 };
-    const font = "12px system-ui, sans-serif";
+    const font = FONT;
     const series = [{
       label: spec.x,
-      value: (u, value) => (value == null ? "–" : spec.places.length ? spec.places[value - 1] : String(value)),
+      value: (u, value) => { // where the cursor is, or at the end
+        const at = value ?? spec.xs[spec.xs.length - 1];
+        return spec.places.length ? spec.places[at - 1] : String(at);
+      },
     }];
     const bands = [];
+    const ends = []; // of every line: the place of its series
     const family = [null]; // of every series: the places of those that are shown and hidden together
     for (const line of spec.lines) {
       const stroke = colour(`c${line.colour % 8}`);
       const dash = line.dashed ? [6, 5] : line.colour >= 8 ? [2, 3] : undefined;
       const at = series.length;
       const parts = [at];
+      ends.push(at);
       series.push({
         label: line.dashed ? `${line.name} (dashed)` : line.name, stroke, dash, width: 2, points: { show: spec.count <= 30, size: 6, fill: stroke },
         value: (u, value, i, k) => {
-          if (k == null || value == null || !line.high) return shown(value);
-          return `${shown(value)} ± ${shown(line.high[k] - line.mean[k])}`;
+          const at = k ?? line.mean.length - 1;
+          const mean = line.mean[at];
+          if (mean == null || !line.high) return shown(mean);
+          const text = shown(mean);
+          const spread = line.high[at] - mean;
+          return `${text} ± ${text.includes("e") ? shown(spread) : spread.toFixed((text.split(".")[1] ?? "").length)}`;
         },
       });
       family.push(parts);
@@ -64,7 +80,7 @@
       }
     }
     return {
-      width, height: 280, series, bands,
+      ...size, series, bands, padding: [null, (u) => room(spec, u.width), null, null],
       scales: {
         x: { time: false, range: (u, low, high) => (low === high ? [low - 1, high + 1] : [low, high]) },
         y: spec.log ? { distr: 3 } : spec.bounds ? { range: spec.bounds } : {},
@@ -79,7 +95,7 @@
       cursor: { drag: { x: spec.count > 12, y: false }, points: { size: 8 } },
       legend: { live: true, markers: { width: 0, fill: (u, i) => u.series[i].stroke() } },
       hooks: {
-        draw: [(u) => drawMarks(u, spec.marks, ink)],
+        draw: [(u) => drawMarks(u, spec.marks, ink), (u) => drawNames(u, spec, ends)],
         setSeries: [(u, index, change) => {
           if (index == null || change.show == null) return;
           for (const other of family[index]) {
@@ -119,6 +135,40 @@
     ctx.restore();
   }
 
+  // The name of every line at its end, moved apart where lines end close together.
+  function drawNames(u, spec, ends) {
+    const { ctx, bbox } = u;
+    const ratio = devicePixelRatio;
+    const height = 14 * ratio;
+    const names = spec.lines.flatMap((line, i) => {
+      const at = ends[i];
+      const end = lastOf(u.data[at]);
+      if (end < 0 || !u.series[at].show) return [];
+      return [{ line, y: u.valToPos(u.data[at][end], "y", true) }];
+    }).sort((one, other) => one.y - other.y);
+    const top = bbox.top + height / 2;
+    const bottom = bbox.top + bbox.height;
+    names.forEach((name, i) => { name.y = Math.max(name.y, i ? names[i - 1].y + height : top); });
+    names.reverse().forEach((name, i) => { name.y = Math.min(name.y, i ? names[i - 1].y - height : bottom); });
+    const most = room(spec, u.width) - 10;
+    ctx.save();
+    ctx.font = `${12 * ratio}px system-ui, sans-serif`;
+    ctx.textBaseline = "middle";
+    ctx.textAlign = "left";
+    for (const { line, y } of names) {
+      let text = line.name;
+      while (breadth(text) > most && text.length > 2) text = `${text.slice(0, -2)}…`;
+      ctx.fillStyle = colour(`c${line.colour % 8}`);
+      ctx.fillText(text, bbox.left + bbox.width + 8 * ratio, y);
+    }
+    ctx.restore();
+  }
+
+  const sizeOf = (figure) => ({
+    width: figure.querySelector(".plot").clientWidth || 320,
+    height: figure.classList.contains("broad") ? 320 : 280,
+  });
+
   function draw(figure) {
     const plots = charts[figure.dataset.chart];
     const key = [...figure.querySelectorAll("select")].map((select) => select.value).join("|");
@@ -136,7 +186,7 @@
       data.push(drawable(line.mean, spec.log));
       if (line.low) data.push(drawable(line.high, spec.log), drawable(line.low, spec.log));
     }
-    const chart = new uPlot(options(spec, place.clientWidth || 320), data, place);
+    const chart = new uPlot(options(spec, sizeOf(figure)), data, place);
     drawn.set(figure, chart);
     place.tabIndex = 0;
     place.setAttribute("role", "group");
@@ -183,9 +233,10 @@
   });
   function fit() {
     for (const [figure, chart] of drawn) {
-      chart.setSize({ width: figure.querySelector(".plot").clientWidth || 320, height: 280 });
+      chart.setSize(sizeOf(figure));
     }
   }
+  document.querySelectorAll("details.fold").forEach((fold) => fold.addEventListener("toggle", fit));
 
   // --- heat maps ---
 
