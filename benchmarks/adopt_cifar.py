@@ -3,8 +3,8 @@
     python -m benchmarks.adopt_cifar --data DIR --out docs/bench/adopt_cifar.json
 
 The network is trained here with plain PyTorch, once, and kept beside the output (NAME-network.safetensors). Then for
-each way of starting (with images that are still there, and with none) and for fine-tuning, the accuracy on the official
-test images of the old and the new classes is written after every step.
+each way of starting (with images that are still there, with none, and with an exact head) and for fine-tuning, the
+accuracy on the official test images of the old and the new classes is written after every step.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--new", type=int, default=100, help="images per new class")
     parser.add_argument("--freeze", default=None, help="as of remix learn; by default what the package chooses")
     parser.add_argument("--validation", action="store_true", help="test on training images that nothing saw")
-    parser.add_argument("--ways", default="data,none,finetune")
+    parser.add_argument("--ways", default="data,none,auto,finetune")
     typed = parser.parse_args()
     out = Path(typed.out)
     splits = load("cifar100", typed.data)
@@ -100,7 +100,7 @@ def steps(
     learner = remix.Learner.adopt(
         network, None if way == "none" else first(train, range(OLD), kept), classes=train.classes[:OLD],
         backbone="resnet32", options={"width": 8}, mean=NORMALISATION.mean, std=NORMALISATION.std, freeze=freeze,
-        device="cpu",
+        method="auto" if way == "auto" else "remix", device="cpu",
     )  # fmt: skip
     if way == "finetune":
         learner.use_method("finetune")

@@ -1,4 +1,4 @@
-"""The measured table of docs/learn.md is that of its file, and so is what is said about it."""
+"""The measured table of docs/bench/learn.md is that of its file, and so is what is said about it."""
 
 import json
 from pathlib import Path
@@ -8,11 +8,11 @@ from benchmarks.exact_heads import DESIGNS, HEADS, PROBE, TIMED, accuracies, rat
 
 ROOT = Path(__file__).resolve().parents[2]
 FOUND = json.loads((ROOT / "docs" / "bench" / "exact_heads.json").read_text())
-PAGE = " ".join((ROOT / "docs" / "learn.md").read_text().split())
+PAGE = " ".join((ROOT / "docs" / "bench" / "learn.md").read_text().split())
 
 
 def test_the_table_is_that_of_the_file():
-    assert accuracies(FOUND["steps"]) in (ROOT / "docs" / "learn.md").read_text()
+    assert accuracies(FOUND["steps"]) in (ROOT / "docs" / "bench" / "learn.md").read_text()
     done = {(tuple(row["design"]), row["each"], row["head"], row["set"], row["step"]) for row in FOUND["steps"]}
     heads = (*HEADS, PROBE)
     assert done == {(*one, head, n, step) for one in DESIGNS for head in heads for n in range(5) for step in (1, 2, 3)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from unittest import mock
 
 import pytest
@@ -9,6 +10,9 @@ import torch
 from safetensors.torch import save_file
 
 import remix
+from remix.deploy.classes import change_classes
+from remix.methods import create_method
+from remix.methods.first_adaptation import Trial
 from remix.methods.step_features import StepFeatures
 from remix.networks import create_backbone
 from tests.deploy.small import NAMES, NETWORK, QUICK, digits, learner, weights_of
@@ -48,6 +52,24 @@ def test_it_is_the_method_that_it_chose_and_stays_with_it_over_files(weights, tm
     twin = taught(weights, [0, 1, 2], [3], [4], method=found.method)
     assert again.method == twin.method == found.method
     assert all(torch.equal(tensor, weights_of(twin.model)[key]) for key, tensor in weights_of(again.model).items())
+
+
+def test_an_adapted_network_is_saved_with_the_model_and_goes_on_frozen(weights, tmp_path):
+    adapting = partial(create_method, adapt=True)
+    with mock.patch.object(Trial, "better", True), mock.patch("remix.deploy.recipe.create_method", adapting):
+        found = taught(weights, [0, 1, 2, 3])
+    plain = taught(weights, [0, 1, 2, 3], method=found.method)
+    assert any(note.startswith("auto adapted the last") for note in found.notes)
+    found.save(tmp_path / "model.remix")
+    again = remix.load(tmp_path / "model.remix")
+    again.learn(digits([4]), classes=NAMES)
+    assert "adapted" in again.model.provenance
+    assert "adapted" not in plain.model.provenance
+    assert any("weights of the network" in one for one in change_classes(again.model, remove=[NAMES[0]])[1])
+    trunk, before = weights_of(again.model), weights_of(plain.model)
+    backbone = [key for key in trunk if key.startswith("backbone.")]
+    assert all(torch.equal(trunk[key], weights_of(found.model)[key]) for key in backbone)
+    assert not all(torch.equal(trunk[key], before[key]) for key in backbone)
 
 
 @pytest.mark.parametrize(("round", "chosen"), [(False, "lda"), (True, "ranpac")])

@@ -28,7 +28,7 @@ from remix.learning import (
 )
 from remix.learning.mistakes import most_mistaken
 from remix.methods import method_class
-from remix.networks import Classifier, ExactHead, Items, OpenedNetwork, create_head
+from remix.networks import Backbone, Classifier, ExactHead, Items, OpenedNetwork, create_head
 from remix.statistics import Calibration, ClassSums, Memory, covariance_kinds
 
 __all__ = ["exact_step", "learn_step", "new_engine", "opened", "renamed"]
@@ -124,6 +124,9 @@ def learn_step(
         notes.append("nothing is held out: every epoch is trained, and there is no test")
     task = Task(engine.tasks, train, held, range(len(before), len(names)), new, tuple(range(len(new))))
     engine.learn(task, watch.safe_point)
+    provenance = dict(network.provenance)
+    if exact_step(network, model, method) and _differ(network.backbone, engine.backbone):
+        provenance["adapted"] = "the last blocks, to the classes of the first step"
     counts = train.counts()
     images = tuple(counts[one] for one in data.classes)
     if not exact_step(network, model, method):  # which was tested with images left out
@@ -139,13 +142,19 @@ def learn_step(
     frozen = len(backbone.blocks()) if recipe.method.exact else frozen
     return Model(
         engine.student.cpu().requires_grad_(True).eval(), network.name, dict(network.options), names, preprocessing,
-        engine.memory.to("cpu"), network.provenance, (*(model.history if model else ()), step), frozen,
+        engine.memory.to("cpu"), provenance, (*(model.history if model else ()), step), frozen,
     )  # fmt: skip
 
 
 def exact_step(network: OpenedNetwork, model: Model | None, method: str) -> bool:
     """Whether an exact head is all that a step learns, of a network that has been trained or a model of that method."""
     return method_class(method).exact and (network.trained or model is not None)
+
+
+def _differ(one: Backbone, other: Backbone) -> bool:
+    """Whether two networks of the same kind have other weights."""
+    theirs = other.state_dict()
+    return not all(torch.equal(tensor, theirs[name].to(tensor)) for name, tensor in one.state_dict().items())
 
 
 def _frozen(network: OpenedNetwork, model: Model | None, method: str, settings: LearnSettings, images: int) -> int:

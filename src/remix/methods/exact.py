@@ -23,7 +23,7 @@ from remix.statistics import Calibration, ClassRecord, ClassSums, Familiarity, S
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["LEFT_OUT", "Exact", "Solved"]
+__all__ = ["LEFT_OUT", "Exact", "Scored", "Solved", "scored_images"]
 
 LEFT_OUT = "images left out in turn"
 """What the accuracy of an exact head is measured on, without holding any image back."""
@@ -157,6 +157,7 @@ class Exact(Method):
         known, head = engine.memory.get(ClassSums.name), engine.student.head
         if known is None:
             found, by, map, strength = self._begun(engine, data)
+            found, honest = self.adapted(engine, data, found, by, map, strength)
             x = found.through(map)
             kind, own = by.kind(map.dim), by.own or by.removable
             _check_size(kind, own, map.dim, len(engine.memory.classes))
@@ -165,13 +166,14 @@ class Exact(Method):
             engine.notes.append(by._told(engine.backbone, map, sums))
         else:
             assert isinstance(head, ExactHead)
+            honest = None
             by = next(one for one in self.heads() if one.name == known.method)
             map, found = head.map, step_features(engine, data, head.map.blocks, head.map.sizes)
             x, kind = found.through(map), known.scatter.kind
             _check_size(kind, known.own, map.dim, len(engine.memory.classes))
             sums = known.extended(ClassSums.of(x, found.labels, "dense" if kind == "laplace" else kind, known.own))
         solved = by.solved(sums, map, head, set(found.labels.tolist()))
-        scale = self._test(engine, sums, solved, x, found.labels)
+        scale = self._test(engine, sums, solved, x, found.labels, honest)
         # Later only new images could choose a scale: on birds that calibrates old classes worse than the first one.
         sums = replace(sums, scale=scale) if known is None else sums
         solved.head.scale.fill_(sums.scale)
@@ -182,6 +184,23 @@ class Exact(Method):
             ClassRecord(record.name, sums.counts[label]) for label, record in enumerate(engine.memory.classes)
         )
         engine.student.head = solved.head.float().to(engine.team.device)
+
+    def adapted(
+        self, engine: Engine, data: ImageDataset, found: StepFeatures, by: Exact, map: FeatureMap, strength: float
+    ) -> tuple[StepFeatures, Scored | None]:
+        """Features of the first classes on a network that was adapted to them, if the method does so and it is better.
+
+        Args:
+            engine: in the first step.
+            data: its images.
+            found: their features.
+            by, map, strength: the head, that was chosen by these.
+
+        Returns:
+            features, and scores of images that an adapted network did not know; None if the network is as it was.
+
+        """
+        return found, None
 
     def _sets(self, backbone: Backbone, sizes: Sequence[int]) -> list[tuple[int, ...]]:
         """The blocks to choose from."""
@@ -216,7 +235,7 @@ class Exact(Method):
                 sums = ClassSums.of(x, found.labels, "none")
                 strengths, labels = self.strengths(x), sums.rows(found.labels)
                 judged = Judged(len(strengths) // 2, 0.0, 1.0)
-                scored = _scored(sums, labels, len(strengths))
+                scored = scored_images(sums, labels, len(strengths))
                 if len(scored):
                     judged = judge(self.tried(sums.mean, strengths, x, labels, scored), labels[scored])
                 if chosen is None or judged.loss < chosen.loss - 1e-9:
@@ -224,10 +243,19 @@ class Exact(Method):
         assert chosen is not None, "there is always the last block"
         return chosen
 
-    def _test(self, engine: Engine, sums: ClassSums, solved: Solved, x: Tensor, labels: Tensor) -> float:
+    def _test(
+        self, engine: Engine, sums: ClassSums, solved: Solved, x: Tensor, labels: Tensor, honest: Scored | None
+    ) -> float:
         """Tell how images fare with heads without them, and keep how familiar they look; the scale of their scores."""
+        if honest is not None:
+            engine.estimates[LEFT_OUT] = accuracy(honest.scores, honest.labels)
+            engine.notes += most_mistaken(
+                honest.scores, honest.labels, [record.name for record in engine.memory.classes]
+            )
+            engine.memory.keep(Calibration.of(honest.familiarity, len(honest.labels)))
+            return judge(honest.scores[None], honest.labels).scale
         labels = sums.rows(labels)
-        scored = _scored(sums, labels, 1)
+        scored = scored_images(sums, labels, 1)
         if not len(scored):
             return 1.0
         x, labels = x[scored], labels[scored]
@@ -248,6 +276,14 @@ class Exact(Method):
         return f"{self.name} uses features of {' + '.join(names)}{rooted}{held}"
 
 
+class Scored(NamedTuple):
+    """Scores (M, K) of images by heads that do not know them, places (M,) of their classes, how familiar they look."""
+
+    scores: Tensor
+    labels: Tensor
+    familiarity: Tensor
+
+
 class _Choice(NamedTuple):
     """What a head is to be solved on, and how good it is then: the cross-entropy of images left out in turn."""
 
@@ -256,7 +292,7 @@ class _Choice(NamedTuple):
     strength: float
 
 
-def _scored(sums: ClassSums, labels: Tensor, heads: int) -> Tensor:
+def scored_images(sums: ClassSums, labels: Tensor, heads: int) -> Tensor:
     """Places of the images that heads are judged by: of classes of several images, and fewer of very many classes."""
     usable = (sums.weights()[labels] > 1).nonzero()[:, 0]
     if len(sums.labels) < 2:
