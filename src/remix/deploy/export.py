@@ -59,7 +59,6 @@ class Exported:
     images: int
 
 
-@undisturbed()
 def format_of(path: str | Path) -> str:
     """The format that the ending of a file says. Raises ValueError for another ending."""
     formats = {suffix: name for name, suffix in SUFFIXES.items()}
@@ -68,6 +67,7 @@ def format_of(path: str | Path) -> str:
     return formats[ending]
 
 
+@undisturbed()
 def export(model: Model, format: str, out: str | Path) -> Exported:
     """Write a model as a plain network and compare its answers with the model's on random images.
 
