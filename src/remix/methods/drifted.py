@@ -18,8 +18,8 @@ from remix.statistics import ClassGaussians, ClassMeter, Drift, MlpDrift, class_
 from remix.statistics.class_gaussians import as_correlation
 
 __all__ = [
-    "balance_head_on_gaussians", "drawn_through", "drifted_gaussians", "learn_map", "paired_features",
-    "shifted_gaussians", "shrunk", "student_features", "tied",
+    "balance_head_on_gaussians", "drawn_through", "drifted_gaussians", "learn_map", "paired_dreams",
+    "paired_features", "shifted_gaussians", "shrunk", "student_features", "tied",
 ]  # fmt: skip
 
 _MOST_SCALED = 2.0  # that the spread of a feature may grow or shrink in a step: a few dreams may tell more by chance
@@ -62,6 +62,19 @@ def paired_features(engine: Engine, data: ImageDataset, views: int = 1) -> tuple
     return torch.cat(found[0]), torch.cat(found[1]), torch.cat(found[2])
 
 
+def paired_dreams(engine: Engine) -> tuple[Tensor, Tensor]:
+    """Features (N, D) of the pseudo-samples by the network before this task, and as it is."""
+    replay, teacher = engine.replay, engine.teacher
+    assert isinstance(replay, TensorReplay)
+    assert teacher is not None
+    found: tuple[list[Tensor], list[Tensor]] = [], []
+    with torch.no_grad(), evaluating(teacher), evaluating(engine.student), engine.team.precision():
+        for items, _ in replay.batches(500):
+            found[0].append(teacher.backbone.pooled(*items).float())
+            found[1].append(engine.backbone.pooled(*items).float())
+    return torch.cat(found[0]), torch.cat(found[1])
+
+
 def student_features(engine: Engine, data: ImageDataset) -> tuple[Tensor, Tensor]:
     """Features (N, D) of images, cropped and mirrored at random, by the network as it is, and their labels."""
     features, labels = [], []
@@ -82,7 +95,7 @@ def drawn_through(
     labels = torch.tensor(gaussians.labels).repeat_interleave(draws)
     with torch.no_grad():  # class by class: a wide map needs much memory
         moved = torch.cat([drift(part) for part in gaussians.sample(labels, generator).split(draws)])
-    found = class_gaussians(moved, labels, gaussians.correlation is not None)
+    found = class_gaussians(moved, labels, gaussians.correlations is not None)
     return replace(found, counts=gaussians.counts)
 
 

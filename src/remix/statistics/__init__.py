@@ -7,7 +7,7 @@ from remix.statistics.class_gaussians import ClassGaussians, ClassMeter, class_g
 from remix.statistics.class_sums import ClassSums
 from remix.statistics.covariance import COVARIANCE_LIMIT, Covariance, Measured, covariance_kinds, register_covariance
 from remix.statistics.dense import Dense
-from remix.statistics.drift import Drift, MlpDrift, fit_drift, fit_mlp_drift, fit_shift, shifted_means
+from remix.statistics.drift import MLP_SHARE, Drift, MlpDrift, fit_drift, fit_mlp_drift, fit_shift, shifted_means
 from remix.statistics.familiarity import Familiarity
 from remix.statistics.feature_matrix import FeatureMatrix, feature_matrix
 from remix.statistics.laplace import Laplace
@@ -43,6 +43,7 @@ from remix.statistics.storage import DamagedFileError, FileHeader, StoredTensor,
 __all__ = [
     "COVARIANCE_LIMIT",
     "Calibration",
+    "MLP_SHARE",
     "ClassGaussians",
     "ClassMeter",
     "ClassRecord",

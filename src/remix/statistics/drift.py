@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
-__all__ = ["Drift", "MlpDrift", "fit_drift", "fit_mlp_drift", "fit_shift", "shifted_means"]
+__all__ = ["MLP_SHARE", "Drift", "MlpDrift", "fit_drift", "fit_mlp_drift", "fit_shift", "shifted_means"]
 
 _HIDDEN, _BATCH, _RATE = 256, 256, 1e-3  # of the MLP and its training, by Adam
-_SHARE = 10  # images per feature that an MLP needs: of fewer it would learn the images
+MLP_SHARE = 10  # images per feature that an MLP needs: of fewer it would learn the images
 
 
 class Drift(NamedTuple):
@@ -126,7 +126,7 @@ def fit_mlp_drift(before: Tensor, after: Tensor, generator: torch.Generator, epo
 
     """
     drift = fit_drift(before, after)
-    if len(before) < _SHARE * before.shape[1]:
+    if len(before) < MLP_SHARE * before.shape[1]:
         return drift
     left = after - drift(before)
     scale, unit = before.std(0).clamp_min(1e-6), left.std(0).clamp_min(1e-6)
