@@ -209,8 +209,8 @@ class ClassGaussians(Statistic):
         kept = [place for place, label in enumerate(self.labels) if label not in labels]
         if not kept:
             return None, ""
-        picked = (tuple(self.labels[i] for i in kept), tuple(self.counts[i] for i in kept))
-        return ClassGaussians(*picked, **{name: tensor[kept] for name, tensor in self.tensors().items()}), ""
+        labels, counts = tuple(self.labels[i] for i in kept), tuple(self.counts[i] for i in kept)
+        return ClassGaussians(labels, counts, **{name: tensor[kept] for name, tensor in self.tensors().items()}), ""
 
     def relabelled(self, labels: Mapping[int, int]) -> ClassGaussians:
         """The same classes under other labels, in the same order."""
