@@ -42,8 +42,8 @@ from remix.statistics.storage import DamagedFileError, FileHeader, StoredTensor,
 
 __all__ = [
     "COVARIANCE_LIMIT",
-    "Calibration",
     "MLP_SHARE",
+    "Calibration",
     "ClassGaussians",
     "ClassMeter",
     "ClassRecord",
