@@ -303,3 +303,17 @@ def test_goes_on_while_things_get_better():
 
 def test_a_judgement_that_is_not_a_number_is_never_best():
     assert judged_run([float("nan"), 2.0, float("nan")]) == (3, 1.0)
+
+
+def test_what_is_held_stays_in_eval_mode_while_the_rest_learns() -> None:
+    network = Network()
+    before = copy(network)
+
+    def losses(batch: Batch) -> dict[str, Tensor]:
+        assert network.first.training
+        assert not network.second.training
+        return objective(network)(batch)  # type: ignore[no-any-return]
+
+    run(trainer(), network, [network], Training(1, 0.1), losses=losses, held=[network.second])
+    assert all(name.startswith("first") for name in changed(network, before))
+    assert "first.0.weight" in changed(network, before)

@@ -1,12 +1,18 @@
 """Drift: its terms, its maps, the Gaussians that follow, the heads solved from them."""
 
+from dataclasses import replace
+
 import pytest
 import torch
+from later_task import in_second_task
 from tiny import tiny_engine, tiny_stream
 
+import remix.methods.drift as drift_module
+from remix.data import TaskStream, load
 from remix.experiments.config import build_config, read_preset
 from remix.experiments.plan import load_tasks, plan_run
-from remix.learning.engine_state import engine_tensors, restore
+from remix.inversion import LayerwiseSettings, PriorSettings, Schedule
+from remix.learning.engine_state import engine_tensors, replay_tensors, restore
 from remix.learning.stage import Batch
 from remix.methods import create_method
 from remix.methods.drift import total_variance
@@ -16,6 +22,12 @@ from remix.networks import create_backbone
 from remix.statistics import Drift, MlpDrift, class_gaussians, fit_mlp_drift, fit_shift
 
 STREAM = tiny_stream()
+SYNTHETIC = {
+    "samples": 20,
+    "samples_per_task": 20,
+    "inversion": LayerwiseSettings(block=Schedule(2, 0.5), refine=Schedule(3, 0.2), prior=PriorSettings("laplace")),
+}
+DCT = LayerwiseSettings(prior=PriorSettings("laplace-dct"))
 BACKBONE = create_backbone("convnet8", width=1)
 
 
@@ -129,19 +141,23 @@ def test_the_linear_head_has_the_least_cross_entropy():
     assert at(0.0) < min(at(0.05), at(-0.05))
 
 
-def test_going_on_from_a_saved_state_gives_the_same_bits():
+@pytest.mark.parametrize("changes", [{}, {"distil_on": "both", "witnesses": "both", "covariance": "laplace"}])
+def test_going_on_from_a_saved_state_gives_the_same_bits(changes):
     whole = tiny_engine("drift", STREAM)
+    whole.method = replace(whole.method, **changes, **SYNTHETIC)
     whole.learn(STREAM[0])
     saved = []
 
     def save():
         if whole.done == 2 and whole.stage_state.epoch == 1:
             tensors, record = engine_tensors(whole)
-            saved.append(({name: tensor.clone() for name, tensor in tensors.items()}, record))
+            replay = {name: tensor.clone() for name, tensor in replay_tensors(whole).items()}
+            saved.append(({name: tensor.clone() for name, tensor in tensors.items()}, record, replay))
 
     whole.learn(STREAM[1], save)
     other = tiny_engine("drift", STREAM, seed=1)
-    restore(other, *saved[0], {})
+    other.method = whole.method
+    restore(other, *saved[0])
     other.learn(STREAM[1])
     one, two = whole.student.state_dict(), other.student.state_dict()
     assert all(torch.equal(one[name], two[name]) for name in one)
@@ -166,7 +182,86 @@ def test_a_plan_counts_the_rotations_of_the_first_task():
     assert not plans[0][1].pseudo
 
 
+@pytest.mark.parametrize(("distil_on", "witnesses"), [("both", "new"), ("new", "synthetic"), ("both", "both")])
+def test_synthetic_images_are_distilled_on_and_tell_the_drift(distil_on, witnesses, monkeypatch):
+    seen = []
+    fit = drift_module.fit_mlp_drift
+    monkeypatch.setattr(drift_module, "fit_mlp_drift", lambda x, *more: seen.append(len(x)) or fit(x, *more))
+    engine = tiny_engine("drift", STREAM)
+    engine.method = replace(engine.method, distil_on=distil_on, witnesses=witnesses, **SYNTHETIC)
+    engine.learn(STREAM[0])
+    assert engine.memory.layers  # statistics of blocks and covariances, for the inversion
+    dreamed = []
+    engine.learn(STREAM[1], lambda: dreamed.append(engine.replay and len(engine.replay)))
+    assert 40 in dreamed
+    real = 2 * len(STREAM[1].train)
+    assert seen == [{"new": real, "synthetic": 40, "both": real + 40}[witnesses]]
+    assert engine.replay is None
+
+
+def test_without_them_nothing_is_measured_or_made():
+    engine = tiny_engine("drift", STREAM)
+    engine.learn(STREAM[0])
+    assert not engine.memory.layers
+    assert create_method("drift").dream_work(3) == (0, 0)
+    assert create_method("drift", witnesses="both", samples=10, samples_per_task=5).dream_work(2)[0] == 20
+
+
+def test_classes_kept_as_laplace_covariances_cost_four_numbers_per_feature_and_tell_classes_apart():
+    engine = tiny_engine("drift", STREAM)
+    engine.method = replace(engine.method, covariance="laplace")
+    for task in (STREAM[0], STREAM[1]):
+        engine.learn(task)
+    found = [item for item in engine.memory.describe() if item.kind == "class Gaussians"]
+    assert found[0].bytes == 4 * 4 * 4 * engine.backbone.feature_dim
+    assert engine.memory.gaussians.correlation is None
+
+
+def test_a_projector_stands_between_the_features_and_the_old_ones():
+    engine = in_second_task("drift", projector=True)
+    work = engine.method.stages("later")[0].start(engine)
+    real, labels = next(iter(engine.images(STREAM[1].train)))
+    with torch.no_grad():
+        found = work.losses(Batch(real, labels, None))
+        now, then = engine.backbone.pooled(real.x), engine.teacher.backbone.pooled(real.x)
+        naive = ((engine.modules["projector"](now) - then) ** 2 / total_variance(engine)).mean()
+    assert float(found["features"]) == pytest.approx(float(naive), rel=1e-4)
+
+
+def test_batchnorm_may_be_held_after_the_first_task():
+    engine = in_second_task("drift", batchnorm="held")
+    work = engine.method.stages("later")[0].start(engine)
+    norms = [m for m in engine.backbone.modules() if isinstance(m, torch.nn.BatchNorm2d)]
+    assert list(work.held) == norms != []
+
+
+def test_few_witnesses_and_single_classes_are_told():
+    few = tiny_stream(per_class=3)
+    engine = tiny_engine("drift", few)
+    engine.method = replace(engine.method, views=1)
+    engine.learn(few[0])
+    engine.learn(few[1])
+    assert any("told by 6 images, too few for an mlp" in note for note in engine.notes)
+    engine.method = replace(engine.method, map="affine")
+    before, labels = rows(6, engine.backbone.feature_dim)
+    engine.method._moved(engine, class_gaussians(before, labels), before, before)
+    assert any("taken to have stayed" in note for note in engine.notes)
+    digits = load("digits")
+    alone = TaskStream(digits, tasks=2, classes=2)
+    engine = tiny_engine("drift", alone)
+    engine.learn(alone[0])
+    assert any("the first task has one class" in note for note in engine.notes)
+    engine.learn(alone[1])
+    right, count = engine.evaluate(alone.test(1))
+    assert right > 0.5 * count
+
+
 def test_bad_settings_and_few_images_are_told():
+    with pytest.raises(ValueError, match="samples and samples_per_task"):
+        create_method("drift", witnesses="both", samples=0, samples_per_task=0)
+    with pytest.raises(ValueError, match=r"set settings\.view=map"):
+        create_method("drift", witnesses="both", inversion=DCT).check(BACKBONE)
+
     with pytest.raises(ValueError, match="views must be at least 1"):
         create_method("drift", views=0)
     with pytest.raises(ValueError, match="no place for images of known classes"):

@@ -48,7 +48,11 @@ def settings(name: str) -> dict[str, Any]:
     if name == "dcmi":
         adam = Training(3, 1e-3, optimiser="adam", betas=(0.0, 0.9))
         common |= {"image_generator": adam, "critic_steps": 2, "width": 2}
-    if name == "rdfcil":
+    if name == "adagauss":
+        common["adapt"] = SHORT
+    if name == "ldc":
+        common["drift"] = Training(2, 1e-3, weight_decay=0.0, optimiser="adam")
+    if name in ("rdfcil", "efcpp"):
         common["balance"] = Training(1, 0.01)
     return common
 

@@ -149,6 +149,7 @@ class Work:
         losses: the terms of the loss.
         before_epoch: called before every epoch.
         factors: modules, all within those that learn, whose rate is multiplied by a number.
+        held: modules, all within those that learn, that stay as they are, in eval mode.
 
     """
 
@@ -156,6 +157,13 @@ class Work:
     losses: Losses
     before_epoch: Callable[[], None] | None = None
     factors: Sequence[tuple[nn.Module, float]] = ()
+    held: Sequence[nn.Module] = ()
+
+    def parameters(self) -> list[nn.Parameter]:
+        """Those that learn, each once."""
+        held = {parameter for module in self.held for parameter in module.parameters()}
+        found = dict.fromkeys(p for module in self.modules for p in module.parameters())
+        return [parameter for parameter in found if parameter not in held]
 
 
 @dataclass(frozen=True)

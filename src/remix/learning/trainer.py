@@ -157,7 +157,7 @@ class Trainer:
             TrainingStoppedError: for a loss that is not finite, before a parameter was changed by it.
 
         """
-        parameters = list(dict.fromkeys(p for module in work.modules for p in module.parameters()))
+        parameters = work.parameters()
         names = {p: f"{part}.{key}" for part, network in networks.items() for key, p in network.named_parameters()}
         learned = {p: names.get(p, f"parameter.{number}") for number, p in enumerate(parameters)}
         with _roles([*networks.values()], work, self.adapt_batchnorm):
@@ -239,7 +239,9 @@ def _roles(networks: Sequence[nn.Module], work: Work, adapt_batchnorm: bool) -> 
             module.training = False
         for module in work.modules if adapt_batchnorm else ():
             module.train()
-        chosen = {p for module in work.modules for p in module.parameters()}
+        for module in work.held:
+            module.eval()
+        chosen = set(work.parameters())
         for parameter in parameters:
             parameter.requires_grad_(parameter in chosen)
         yield

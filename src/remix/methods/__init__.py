@@ -3,7 +3,7 @@
 # Each of these registers its method; the order is the one in which they are listed.
 from remix.methods import finetune, joint, lwf, ssre, praka  # noqa: F401  # isort: skip
 from remix.methods import deepinversion, deepinversion_noise, abd, dcmi, rdfcil, pmi, remix  # noqa: F401  # isort: skip
-from remix.methods import drift  # noqa: F401  # isort: skip
+from remix.methods import ldc, efcpp, adagauss, drift  # noqa: F401  # isort: skip
 from remix.methods import ncm, lda, fecam, ranpac, auto  # noqa: F401  # isort: skip
 from remix.methods.plain import first_task
 from remix.methods.registry import create_method, list_methods, method, method_class

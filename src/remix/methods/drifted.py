@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from remix.data import ImageDataset
@@ -18,8 +18,8 @@ from remix.statistics import ClassGaussians, ClassMeter, Drift, MlpDrift, class_
 from remix.statistics.class_gaussians import as_correlation
 
 __all__ = [
-    "balance_head_on_gaussians", "drawn_through", "drifted_gaussians", "paired_features", "shifted_gaussians",
-    "shrunk", "tied",
+    "balance_head_on_gaussians", "drawn_through", "drifted_gaussians", "learn_map", "paired_dreams",
+    "paired_features", "shifted_gaussians", "shrunk", "student_features", "tied",
 ]  # fmt: skip
 
 _MOST_SCALED = 2.0  # that the spread of a feature may grow or shrink in a step: a few dreams may tell more by chance
@@ -62,6 +62,29 @@ def paired_features(engine: Engine, data: ImageDataset, views: int = 1) -> tuple
     return torch.cat(found[0]), torch.cat(found[1]), torch.cat(found[2])
 
 
+def paired_dreams(engine: Engine) -> tuple[Tensor, Tensor]:
+    """Features (N, D) of the pseudo-samples by the network before this task, and as it is."""
+    replay, teacher = engine.replay, engine.teacher
+    assert isinstance(replay, TensorReplay)
+    assert teacher is not None
+    found: tuple[list[Tensor], list[Tensor]] = [], []
+    with torch.no_grad(), evaluating(teacher), evaluating(engine.student), engine.team.precision():
+        for items, _ in replay.batches(500):
+            found[0].append(teacher.backbone.pooled(*items).float())
+            found[1].append(engine.backbone.pooled(*items).float())
+    return torch.cat(found[0]), torch.cat(found[1])
+
+
+def student_features(engine: Engine, data: ImageDataset) -> tuple[Tensor, Tensor]:
+    """Features (N, D) of images, cropped and mirrored at random, by the network as it is, and their labels."""
+    features, labels = [], []
+    with torch.no_grad(), evaluating(engine.student), engine.team.precision():
+        for items, known in engine.images(data, engine.generator):
+            features.append(engine.backbone.pooled(*items).float())
+            labels.append(known)
+    return torch.cat(features), torch.cat(labels)
+
+
 def drawn_through(
     gaussians: ClassGaussians,
     drift: Drift | MlpDrift | Callable[[Tensor], Tensor],
@@ -70,10 +93,30 @@ def drawn_through(
 ) -> ClassGaussians:
     """The Gaussians of so many draws of every class, moved by any map: mean and covariance of what comes out."""
     labels = torch.tensor(gaussians.labels).repeat_interleave(draws)
-    with torch.no_grad():
-        moved = drift(gaussians.sample(labels, generator))
-    found = class_gaussians(moved, labels, gaussians.correlation is not None)
+    with torch.no_grad():  # class by class: a wide map needs much memory
+        moved = torch.cat([drift(part) for part in gaussians.sample(labels, generator).split(draws)])
+    found = class_gaussians(moved, labels, gaussians.correlations is not None)
     return replace(found, counts=gaussians.counts)
+
+
+def learn_map(engine: Engine, map: nn.Module, loss: Callable[[Tensor, Tensor], dict[str, Tensor]]) -> Work:
+    """A map alone, from features of new images before this task to those of the network as it is, which rests.
+
+    Args:
+        engine: in a later task, its backbone trained.
+        map: (N, D) -> (N, D).
+        loss: of what the map gives and of what it should give.
+
+    """
+    teacher = engine.teacher
+    assert teacher is not None
+
+    def losses(batch: Batch) -> dict[str, Tensor]:
+        with torch.no_grad():
+            before, after = teacher.backbone.pooled(*batch.real).float(), engine.pooled(batch.real)
+        return loss(map(before), after)
+
+    return Work([map], losses)
 
 
 def balance_head_on_gaussians(engine: Engine, gaussians: ClassGaussians) -> Work:

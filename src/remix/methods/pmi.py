@@ -42,7 +42,7 @@ from remix.statistics import (
     train_selectors,
 )
 
-__all__ = ["Pmi"]
+__all__ = ["Pmi", "merged_layers"]
 
 # Most that one step may move a logit, for a gradient of 1. The curvature of these losses is at most about half the
 # squared length of the features, and with a momentum of 0.9 rates are stable up to 3.8 over the curvature. Of 0.5 and
@@ -233,7 +233,7 @@ class Pmi(Method):
             gaussians = followed.replace(gaussians)
             if self.selection and self.selectors.again:
                 features = past.features() | features
-        memory.layers = _merged(engine, layers)
+        memory.layers = merged_layers(engine, layers)
         # A class that no pseudo-sample was drawn of keeps its old Gaussian.
         memory.gaussians = gaussians if memory.gaussians is None else memory.gaussians.replace(gaussians)
         if self.selection:
@@ -260,7 +260,7 @@ class Pmi(Method):
         return meters_by_view([*inputs, *others])
 
 
-def _merged(engine: Engine, layers: dict[str, LayerStatistics]) -> dict[str, LayerStatistics]:
+def merged_layers(engine: Engine, layers: dict[str, LayerStatistics]) -> dict[str, LayerStatistics]:
     """Statistics of the old tasks and of the new one as those of all, by numbers of classes."""
     if not engine.old_classes:
         return layers

@@ -102,9 +102,9 @@ def bayes_head(
 def covariances(gaussians: ClassGaussians) -> Tensor:
     """(K, D, D) in float64 on the processor."""
     std = gaussians.std.double().cpu()
-    if gaussians.correlation is None:
+    if gaussians.correlations is None:
         return torch.diag_embed(std.square())
-    return std[:, :, None] * gaussians.correlation.double().cpu() * std[:, None, :]
+    return std[:, :, None] * gaussians.correlations.double().cpu() * std[:, None, :]
 
 
 def _safe(covariance: Tensor) -> Tensor:

@@ -15,8 +15,12 @@ TASK_HEAD = "task head"
 
 
 def task_head(engine: Engine, turns: int = 1) -> LinearHead:
-    """The classifier, with a bias; with several ``turns``, every rotation of a class is a class of its own."""
-    dim, sizes = engine.backbone.feature_dim, [turns * engine.new_classes]
+    """The classifier, with a bias; with several ``turns``, every rotation of a class is a class of its own.
+
+    A single new class comes first, the old ones behind it.
+    """
+    classes = 1 + engine.old_classes if engine.new_classes == 1 else engine.new_classes
+    dim, sizes = engine.backbone.feature_dim, [turns * classes]
     return engine.module(TASK_HEAD, lambda: LinearHead(dim, sizes, bias=True, generator=engine.generator))
 
 

@@ -7,8 +7,9 @@ from remix.statistics.class_gaussians import ClassGaussians, ClassMeter, class_g
 from remix.statistics.class_sums import ClassSums
 from remix.statistics.covariance import COVARIANCE_LIMIT, Covariance, Measured, covariance_kinds, register_covariance
 from remix.statistics.dense import Dense
-from remix.statistics.drift import Drift, MlpDrift, fit_drift, fit_mlp_drift, fit_shift
+from remix.statistics.drift import MLP_SHARE, Drift, MlpDrift, fit_drift, fit_mlp_drift, fit_shift, shifted_means
 from remix.statistics.familiarity import Familiarity
+from remix.statistics.feature_matrix import FeatureMatrix, feature_matrix
 from remix.statistics.laplace import Laplace
 from remix.statistics.layers import Layers, LayerStatistics, check_layers, merge_layers
 from remix.statistics.measure import (
@@ -41,6 +42,7 @@ from remix.statistics.storage import DamagedFileError, FileHeader, StoredTensor,
 
 __all__ = [
     "COVARIANCE_LIMIT",
+    "MLP_SHARE",
     "Calibration",
     "ClassGaussians",
     "ClassMeter",
@@ -52,6 +54,7 @@ __all__ = [
     "Dense",
     "Drift",
     "Familiarity",
+    "FeatureMatrix",
     "FileHeader",
     "Hooks",
     "Laplace",
@@ -87,6 +90,7 @@ __all__ = [
     "compensate",
     "contrastive_loss",
     "covariance_kinds",
+    "feature_matrix",
     "feature_point",
     "fit_drift",
     "fit_mlp_drift",
@@ -108,6 +112,7 @@ __all__ = [
     "run_meters",
     "select_features",
     "select_from_pool",
+    "shifted_means",
     "train_selectors",
     "write_file",
 ]

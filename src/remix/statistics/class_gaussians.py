@@ -13,6 +13,7 @@ from torch import Tensor
 from remix.laplace.normal import standard_normal
 from remix.networks import Backbone
 from remix.networks.hooks import Point
+from remix.statistics.class_laplace import chain_correlations, check_chains, fit_chains
 from remix.statistics.drift import Drift
 from remix.statistics.measure import Batch, run_meters
 from remix.statistics.records import check_labels, is_count
@@ -34,6 +35,7 @@ class ClassGaussians(Statistic):
         mean: (K, D).
         std: (K, D), not negative.
         correlation: (K, D, D), with a diagonal of 1; None for features taken as uncorrelated.
+        chains: (K, 2, D), loadings and coordinates of Laplace covariances in place of matrices (`compact` makes them).
 
     Raises:
         ValueError: if shapes disagree, labels are not ascending, or numbers are not finite.
@@ -46,6 +48,7 @@ class ClassGaussians(Statistic):
     mean: Tensor
     std: Tensor
     correlation: Tensor | None = None
+    chains: Tensor | None = None
 
     def __post_init__(self) -> None:
         size = len(self.labels)
@@ -64,6 +67,10 @@ class ClassGaussians(Statistic):
             raise ValueError("std must not be negative")
         if self.correlation is not None:
             self._check_correlation(self.correlation)
+        if self.chains is not None:
+            check_chains(self.chains, size, self.dim)
+            if self.correlation is not None:
+                raise ValueError("correlations are kept as matrices or as chains, not as both")
 
     def _check_correlation(self, correlation: Tensor) -> None:
         shape = (*self.mean.shape, self.dim)
@@ -81,6 +88,17 @@ class ClassGaussians(Statistic):
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @cached_property
+    def correlations(self) -> Tensor | None:
+        """(K, D, D), however they are kept; None for features taken as uncorrelated."""
+        return self.correlation if self.chains is None else chain_correlations(self.chains)
+
+    def compact(self) -> ClassGaussians:
+        """With a Laplace covariance per class in place of its matrix."""
+        if self.correlation is None:
+            return self
+        return replace(self, correlation=None, chains=fit_chains(self.correlation, self.counts))
 
     def rows(self, labels: Tensor | Iterable[int]) -> Tensor:
         """Where the given labels (n,) stand in ``mean`` and ``std``, (n,).
@@ -115,10 +133,10 @@ class ClassGaussians(Statistic):
     @cached_property
     def _roots(self) -> Tensor | None:
         """Of the correlations: L with L L' = R."""
-        if self.correlation is None:
+        if self.correlations is None:
             return None
         identity = torch.eye(self.dim, dtype=self.mean.dtype, device=self.mean.device)
-        roots, failed = torch.linalg.cholesky_ex(self.correlation + _JITTER * identity)
+        roots, failed = torch.linalg.cholesky_ex(self.correlations + _JITTER * identity)
         if bool(failed.any()):
             label = self.labels[int(failed.nonzero()[0, 0])]
             raise ValueError(f"the correlations of class {label} are none: the matrix has negative eigenvalues")
@@ -127,11 +145,11 @@ class ClassGaussians(Statistic):
     def moved(self, drift: Drift) -> ClassGaussians:
         """The Gaussians of features that have drifted."""
         identity = torch.eye(self.dim, dtype=self.mean.dtype, device=self.mean.device)
-        correlation = identity.expand(len(self), -1, -1) if self.correlation is None else self.correlation
+        correlation = identity.expand(len(self), -1, -1) if self.correlations is None else self.correlations
         spread = self.std.double().unsqueeze(2) * drift.matrix.to(self.mean.device, torch.float64)
         covariance = spread.mT @ correlation.double() @ spread
         std = covariance.diagonal(dim1=1, dim2=2).clamp_min(0).sqrt()
-        found = None if self.correlation is None else as_correlation(covariance).to(self.mean)
+        found = None if self.correlations is None else as_correlation(covariance).to(self.mean)
         return ClassGaussians(self.labels, self.counts, drift(self.mean), std.to(self.std), found)
 
     def replace(self, other: ClassGaussians) -> ClassGaussians:
@@ -154,8 +172,8 @@ class ClassGaussians(Statistic):
             return torch.cat([mine[kept], others.to(mine)])[order]
 
         correlation = None
-        if self.correlation is not None and other.correlation is not None:
-            correlation = joined(self.correlation, other.correlation)
+        if self.correlations is not None and other.correlations is not None:
+            correlation = joined(self.correlations, other.correlations)
         mean, std = joined(self.mean, other.mean), joined(self.std, other.std)
         return ClassGaussians(tuple(labels[i] for i in order), tuple(counts[i] for i in order), mean, std, correlation)
 
@@ -163,12 +181,15 @@ class ClassGaussians(Statistic):
 
     def tensors(self) -> dict[str, Tensor]:
         """Mean, standard deviation and perhaps correlation."""
-        found = {"mean": self.mean, "std": self.std}
-        return found if self.correlation is None else found | {"correlation": self.correlation}
+        more = {"correlation": self.correlation, "chains": self.chains}
+        kept = {name: tensor for name, tensor in more.items() if tensor is not None}
+        return {"mean": self.mean, "std": self.std, **kept}
 
     def describe(self) -> dict[str, Any]:
         """Labels and counts."""
         found = {"labels": list(self.labels), "counts": list(self.counts)}
+        if self.chains is not None:
+            return found | {"chains": True}
         return found if self.correlation is None else found | {"correlated": True}
 
     @classmethod
@@ -176,7 +197,8 @@ class ClassGaussians(Statistic):
         """Make them again."""
         mean, std = tensors.pop("mean"), tensors.pop("std")
         correlation = tensors.pop("correlation") if described.get("correlated") else None
-        return cls(integers(described["labels"]), integers(described["counts"]), mean, std, correlation)
+        chains = tensors.pop("chains") if described.get("chains") else None
+        return cls(integers(described["labels"]), integers(described["counts"]), mean, std, correlation, chains)
 
     def merge(self, other: ClassGaussians, classes: tuple[int, int]) -> ClassGaussians:
         """As `replace`."""
@@ -187,9 +209,8 @@ class ClassGaussians(Statistic):
         kept = [place for place, label in enumerate(self.labels) if label not in labels]
         if not kept:
             return None, ""
-        correlation = None if self.correlation is None else self.correlation[kept]
-        picked = (tuple(self.labels[i] for i in kept), tuple(self.counts[i] for i in kept))
-        return ClassGaussians(*picked, self.mean[kept], self.std[kept], correlation), ""
+        labels, counts = tuple(self.labels[i] for i in kept), tuple(self.counts[i] for i in kept)
+        return ClassGaussians(labels, counts, **{name: tensor[kept] for name, tensor in self.tensors().items()}), ""
 
     def relabelled(self, labels: Mapping[int, int]) -> ClassGaussians:
         """The same classes under other labels, in the same order."""
@@ -198,6 +219,7 @@ class ClassGaussians(Statistic):
     def stored(self) -> list[StoredItem]:
         """One row."""
         words = "mean and std" if self.correlation is None else "mean, std and correlation"
+        words = words if self.chains is None else "mean, std and Laplace correlation"
         detail = f"{words} of {self.dim} features of {len(self)} classes"
         return [StoredItem("class Gaussians", "pooled features", detail, size_of(list(self.tensors().values())))]
 
@@ -207,8 +229,8 @@ class ClassGaussians(Statistic):
 
     def to(self, device: torch.device | str) -> ClassGaussians:
         """The same classes on another device."""
-        correlation = None if self.correlation is None else self.correlation.to(device)
-        return ClassGaussians(self.labels, self.counts, self.mean.to(device), self.std.to(device), correlation)
+        moved = {name: tensor.to(device) for name, tensor in self.tensors().items()}
+        return ClassGaussians(self.labels, self.counts, **moved)
 
 
 def check_features(dim: int, labels: Sequence[int], backbone: Backbone, classes: int) -> None:

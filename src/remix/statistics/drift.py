@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
-__all__ = ["Drift", "MlpDrift", "fit_drift", "fit_mlp_drift", "fit_shift"]
+__all__ = ["MLP_SHARE", "Drift", "MlpDrift", "fit_drift", "fit_mlp_drift", "fit_shift", "shifted_means"]
 
 _HIDDEN, _BATCH, _RATE = 256, 256, 1e-3  # of the MLP and its training, by Adam
-_SHARE = 10  # images per feature that an MLP needs: of fewer it would learn the images
+MLP_SHARE = 10  # images per feature that an MLP needs: of fewer it would learn the images
 
 
 class Drift(NamedTuple):
@@ -62,6 +62,30 @@ def fit_shift(before: Tensor, after: Tensor) -> Drift:
     return Drift(identity.to(before), (y - x).mean(0).to(before))
 
 
+def shifted_means(means: Tensor, before: Tensor, after: Tensor, metric: Tensor, width: float = 0.2) -> Tensor:
+    """Means (K, D), each moved as the features near to it moved (EFC).
+
+    Distances in a metric of all features from all means are scaled to 0..1 together; a feature at the distance d weighs
+    exp(-d / (2 width^2)).
+
+    Args:
+        means: of the classes.
+        before: features (N, D) of the network as it was.
+        after: features (N, D) as it is.
+        metric: (D, D).
+        width: of what is near.
+
+    Raises:
+        ValueError: as `fit_drift`.
+
+    """
+    x, y = _checked(before, after)
+    nearness = torch.stack([-(((x - mean) @ metric.double()) * (x - mean)).sum(1) for mean in means.double()])
+    least, most = nearness.aminmax()
+    weights = ((nearness - least) / (most - least).clamp_min(1e-12) / (2 * width**2)).softmax(1)
+    return (means.double() + weights @ (y - x)).to(means)
+
+
 class MlpDrift(nn.Module):
     """An affine drift and what a small network adds to it, nothing at first.
 
@@ -102,7 +126,7 @@ def fit_mlp_drift(before: Tensor, after: Tensor, generator: torch.Generator, epo
 
     """
     drift = fit_drift(before, after)
-    if len(before) < _SHARE * before.shape[1]:
+    if len(before) < MLP_SHARE * before.shape[1]:
         return drift
     left = after - drift(before)
     scale, unit = before.std(0).clamp_min(1e-6), left.std(0).clamp_min(1e-6)
