@@ -14,7 +14,7 @@ from remix.learning.engine_state import engine_tensors, replay_tensors, restore
 from remix.learning.stage import Training
 from remix.methods import create_method
 from remix.networks import Classifier, LinearHead, create_backbone, seeded_backbone
-from remix.networks.adapters import MoEAdapter, create_adapter
+from remix.networks.adapters import MoEAdapter
 
 SMALL = json.dumps({
     "model_type": "vit", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16,
@@ -56,7 +56,7 @@ def test_the_mixture_and_its_gradients_are_those_of_the_naive_form():
 
 
 def test_an_adapter_begins_as_one_that_adds_nothing():
-    assert not create_adapter("moe", 6)(torch.randn(2, 3, 6)).any()
+    assert not MoEAdapter(6)(torch.randn(2, 3, 6)).any()
 
 
 def test_noise_and_dropout_are_drawn_anew_and_come_again_from_a_saved_state():
@@ -85,7 +85,7 @@ def test_on_clip_vit_b16_four_million_numbers_learn():
     config = json.dumps({"model_type": "clip_vision_model", "patch_size": 16, "projection_dim": 512})
     with torch.device("meta"):
         image = create_backbone("transformer", config=config, adapter="moe")
-        text = [create_adapter("moe", 512) for _ in range(12)]
+        text = [MoEAdapter(512) for _ in range(12)]
     learning = [image.trainable(), text]
     counts = [sum(value.numel() for one in part for value in one.parameters()) for part in learning]
     assert counts == [12 * 201_344, 12 * 134_272]

@@ -211,6 +211,7 @@ class Engine:
         if task.labels.start != known and not self.method.keeps_images:
             raise ValueError(f"the next task must begin with label {known}, this one has {task.labels}")
         self.teacher = self.frozen_student() if self.tasks else None
+        self.backbone.begin_task(self.tasks)
         names = task.classes[known:] if self.method.keeps_images else task.classes
         if names:  # further images of known classes bring no new ones
             self.student.head.grow(names, generator=self.generator)

@@ -90,6 +90,7 @@ def open_image_model(
     view: str = "token-positions",
     size: int | None = None,
     adapter: str | None = None,
+    seed: int = 0,
 ) -> ImageModel:
     """Read a ViT, DeiT, DINOv2 or CLIP.
 
@@ -98,7 +99,8 @@ def open_image_model(
         input_shape: (C, H, W) of one image; by default what the folder prepares images to.
         view: see `Transformer`.
         size: side of square images, instead of ``input_shape``.
-        adapter: see `Transformer`; it begins as one that adds nothing.
+        adapter: see `Transformer`.
+        seed: of the adapter's weights.
 
     Raises:
         MissingPackageError: without `transformers`.
@@ -123,7 +125,7 @@ def open_image_model(
     options: dict[str, Any] = {"config": architecture(config), "input_shape": tuple(shape), "view": view}
     if adapter is not None:
         options["adapter"] = adapter
-    with undisturbed(0):
+    with undisturbed(seed):
         backbone = Transformer(**options)
     state = _state(kind, model)
     check_numbers(state)
@@ -259,7 +261,8 @@ def _state(kind: Kind, model: Any) -> dict[str, Tensor]:
 
 def _own_adapters(backbone: Transformer) -> dict[str, Tensor]:
     """Which no folder has."""
-    return {key: value for key, value in backbone.state_dict().items() if ".adapter." in key}
+    parts = (".adapter.", ".prompts.")
+    return {key: value for key, value in backbone.state_dict().items() if any(part in key for part in parts)}
 
 
 def _own_name(key: str) -> str:
