@@ -103,6 +103,10 @@ class Method(ABC):
             )
         return asked
 
+    def adapter_kind(self, asked: str | None) -> str | None:
+        """What is plugged into a transformer that it learns with, where this is asked for: that, for most."""
+        return asked
+
     def check_tasks(self, tasks: Sequence[Sequence[str]]) -> None:  # noqa: B027 (most can learn any)
         """Whether it can learn these tasks, given as the names of their classes.
 

@@ -30,6 +30,7 @@ from remix.networks.registry import (
     seeded_backbone,
 )
 from remix.networks.routed_head import RoutedHead
+from remix.networks.text_head import TextHead
 from remix.networks.text_tower import TextTower, open_text_tower
 from remix.networks.transformer import Transformer
 from remix.networks.views import View, as_view, list_views
@@ -55,6 +56,7 @@ __all__ = [
     "OpenedNetwork",
     "Point",
     "RoutedHead",
+    "TextHead",
     "TextTower",
     "Transformer",
     "View",
