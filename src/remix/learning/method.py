@@ -61,6 +61,9 @@ class Method(ABC):
     named: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Settings that have a name, by what they change of the defaults; such a method has a field ``setting``."""
 
+    transformers: ClassVar[bool] = False
+    """Whether it is for transformers alone: it learns adapters or prompts, or reads the names of classes."""
+
     carried: ClassVar[tuple[str, ...]] = ()
     """Names of modules that are kept from task to task."""
 

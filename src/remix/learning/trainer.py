@@ -169,7 +169,7 @@ class Trainer:
             while state.epoch < training.epochs:
                 terms, seconds = self._epoch(name, training, work, optimiser, parameters, state.epoch)
                 state.optimiser = training.state(optimiser, learned)
-                rate = training.rate(state.epoch, 0.5)
+                rate = training.rate(state.epoch, 0.5, self.batches)
                 self.monitor.epoch(EpochReport(name, state.epoch, training.epochs, rate, terms, seconds))
                 state.epoch += 1
                 after_epoch()
@@ -195,7 +195,7 @@ class Trainer:
         totals: dict[str, float] = {}
         seen: dict[str, int] = {}  # images that a term was of: it need not be in every batch
         for number, (real, labels) in enumerate(self.data(self.generator)):
-            training.set_rate(optimiser, epoch, (number + 0.5) / self.batches)
+            training.set_rate(optimiser, epoch, (number + 0.5) / self.batches, self.batches)
             replayed = None if self.replay is None else self.replay.draw(len(labels), self.generator)
             self.counts.add(labels)
             if replayed is not None:

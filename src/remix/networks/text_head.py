@@ -152,13 +152,13 @@ class TextHead(Head):
         features = normalize(self._tower()(self._texts(names), list(self.adapters)))
         return normalize(features.unflatten(0, (len(names), -1)).mean(1))
 
-    def vectors(self) -> Tensor:
-        """Of all classes, (K, F), of unit length. They have gradients while the adapters learn."""
+    def vectors(self, first: int = 0) -> Tensor:
+        """Of all classes from ``first`` on, (K, F), of unit length. They have gradients while the adapters learn."""
         if self._learning():
             self._stale = True
-            return self._of([name for task in self.names for name in task])
+            return self._of([name for task in self.names for name in task][first:])
         self._refresh()
-        return torch.cat([getattr(self, f"vectors_{task}") for task in range(len(self.names))])
+        return torch.cat([getattr(self, f"vectors_{task}") for task in range(len(self.names))])[first:]
 
     def _learning(self) -> bool:
         return torch.is_grad_enabled() and any(one.requires_grad for one in self.adapters.parameters())

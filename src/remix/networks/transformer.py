@@ -83,6 +83,9 @@ class Transformer(Backbone):
     Block 0 gives maps (N, D, H / patch, W / patch), the following tokens (N, L, D), the last the pooled feature (N, F).
     Images of any size that patches fit into are taken: positions are interpolated.
 
+    Attributes:
+        adapter: the name of what is plugged in, or None.
+
     Args:
         config: JSON text with ``model_type`` and settings of that kind, see `architecture`.
         input_shape: (C, H, W) of one image; by default that of the config.
@@ -120,7 +123,7 @@ class Transformer(Backbone):
             for _ in range(told["num_hidden_layers"])
         )  # fmt: skip
         self.post = _Last(width, eps, told.get("projection_dim"))
-        self.adapted = adapter is not None
+        self.adapter = adapter
         if adapter is not None:
             plug_in(adapter, list(self.layers), width)
         if adapter == "prompts":
@@ -141,7 +144,7 @@ class Transformer(Backbone):
     def trainable(self, start: int = 0) -> list[nn.Module]:
         """Adapters from block ``start`` on, if there are any; else blocks."""
         blocks = super().trainable(start)
-        if not self.adapted:
+        if self.adapter is None:
             return blocks
         found = [part for block in blocks for name, part in block.named_children() if name in ("adapter", "prompts")]
         return [part for part in found if next(part.parameters(), None) is not None]
