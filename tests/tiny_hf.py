@@ -73,7 +73,15 @@ def save_clip(folder: Path) -> Any:
 
 def save_sentences(folder: Path, features: int) -> Any:
     """A sentence encoder with its tokenizer and, in projection.safetensors, a map to features of an image network."""
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *(prefix + a for a in _LETTERS for prefix in ("", "##"))]
+    words = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        ".",
+        *(prefix + a for a in _LETTERS for prefix in ("", "##")),
+    ]
     config = transformers.BertConfig(
         vocab_size=len(words), hidden_size=12, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24,
         max_position_embeddings=64,

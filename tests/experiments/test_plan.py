@@ -106,7 +106,7 @@ def test_an_option_of_the_data_of_the_wrong_kind_is_refused(tmp_path):
 def test_every_preset_can_be_planned_for_every_method_without_its_data(preset, monkeypatch):
     monkeypatch.delenv("REMIX_DATA", raising=False)
     monkeypatch.setattr(estimate, "seconds_per_image", lambda config: 1e-3)
-    for method in list_methods():
+    for method in (name for name in list_methods() if not method_class(name).transformers or "vit" in preset):
         config = build_config(read_preset(preset), assignments={"method": method})
         plan = plan_run(config, None if preset != "digits" else load_tasks(config.data, None))
         assert len(plan.tasks) == config.data.tasks

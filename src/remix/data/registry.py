@@ -13,7 +13,17 @@ from remix.data.errors import DataError, MissingData
 from remix.data.images import Splits
 from remix.support.text import did_you_mean, printable
 
-__all__ = ["Download", "Entry", "dataset", "find_dataset", "in_data_folder", "list_datasets", "load", "missing", "place_of"]
+__all__ = [
+    "Download",
+    "Entry",
+    "dataset",
+    "find_dataset",
+    "in_data_folder",
+    "list_datasets",
+    "load",
+    "missing",
+    "place_of",
+]
 
 Reader = Callable[..., Splits]
 

@@ -47,6 +47,7 @@ def engine_tensors(engine: Engine) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "memory": memory,
         "modules": list(modules),
         "replay": None if engine.replay is None else getattr(engine.replay, "start", 0),
+        "replacement": getattr(engine.replay, "replacement", False),
         "done": engine.done,
         "epoch": engine.stage_state.epoch,
         "optimiser": len(engine.stage_state.optimiser),
@@ -118,7 +119,9 @@ def _restore(
     if record["replay"] is not None and record["replay"] is not False:  # 0 is where it starts
         moved = {name: tensor.to(device) for name, tensor in replay.items()}
         start = range(len(engine.backbone.blocks()))[0 if record["replay"] is True else record["replay"]]
-        engine.replay = TensorReplay(**moved, start=start) if moved else engine.method.restore_replay(engine)
+        drawn = bool(record.get("replacement"))
+        restored = TensorReplay(**moved, start=start, replacement=drawn) if moved else None
+        engine.replay = restored or engine.method.restore_replay(engine)
     engine.generator.set_state(tensors["generator"])
 
 
