@@ -13,7 +13,7 @@ from remix.learning.engine import Engine
 from remix.learning.engine_state import engine_tensors, replay_tensors, restore
 from remix.learning.stage import Training
 from remix.methods import create_method
-from remix.networks import Classifier, LinearHead, create_backbone, seeded_backbone
+from remix.networks import Classifier, LinearHead, create_backbone, frozen_copy, seeded_backbone
 from remix.networks.adapters import MoEAdapter
 
 SMALL = json.dumps({
@@ -121,6 +121,33 @@ def test_only_adapters_and_head_learn_and_a_teacher_shares_the_rest(learner):
     assert all(".adapter." in name for name in changed)
     own = parameters(engine.frozen_student().backbone) - parameters(engine.backbone)
     assert len(own) == len(parameters(nn.ModuleList(engine.backbone.trainable())))
+
+
+def test_a_checkpoint_holds_what_learns_and_refuses_another_network(learner):
+    make, stream = learner
+    engine = make()
+    engine.learn(stream[0])
+    tensors, record = engine_tensors(engine)
+    saved = {name for name in tensors if name.startswith("student/backbone.")}
+    assert saved
+    assert all(".adapter." in name for name in saved)
+    other = make()
+    other.backbone.patches.weight.data += 1
+    with pytest.raises(ValueError, match="that is not what it was: are the weights others"):
+        restore(other, tensors, record, replay_tensors(engine))
+
+
+def test_teacher_and_checkpoint_of_a_vit_b16_hold_only_adapters():
+    """The goals for memory: 1.2 networks in memory for teacher and student, a twentieth of one in a checkpoint."""
+    with torch.device("meta"):
+        backbone = create_backbone("transformer", config=json.dumps({"model_type": "vit"}), adapter="moe")
+        student = Classifier(backbone, LinearHead(768, [20]))
+        teacher = frozen_copy(student, [*backbone.trainable(), student.head])
+    bare = sum(value.numel() for name, value in backbone.named_parameters() if ".adapter." not in name)
+    held = {id(value): value.numel() for network in (student, teacher) for value in network.parameters()}
+    assert sum(held.values()) < 1.2 * bare
+    learning = sum(value.numel() for module in backbone.trainable() for value in module.parameters())
+    assert learning + 20 * 768 < 0.05 * bare
 
 
 def parameters(module):

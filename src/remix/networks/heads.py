@@ -64,7 +64,7 @@ class Head(nn.Module):
     def grow(self, names: Sequence[str], *, generator: torch.Generator | None = None) -> None:
         """Add the classes of a new task; what is there of old ones stays. Raises ValueError for no names."""
 
-    def check_names(self, names: Sequence[str]) -> None:  # noqa: B027 (most only count them)
+    def check_names(self, names: Sequence[str]) -> None:
         """Whether classes of these names can be added one day. Raises ValueError if not."""
 
     @abstractmethod

@@ -106,6 +106,8 @@ class Sentences(Encoder):
                 f"encoder gives {self.width} numbers: they belong to different models"
             )
         self.model, self.feature_dim = model, projection.shape[1]
+        self.projection: Tensor
+        self.mean: Tensor
         self.register_buffer("projection", projection.float())
         self.register_buffer("mean", mean.float())
 

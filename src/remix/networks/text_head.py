@@ -127,15 +127,18 @@ class TextHead(Head):
 
     def start_over(self, *, generator: torch.Generator | None = None) -> None:
         """Forget what adapters learned."""
-        for adapter in self.adapters:
-            adapter.load_state_dict(MoEAdapter(adapter.router.shape[0]).to(self._placement).state_dict())
+        for adapter in self._adapters():
+            adapter.load_state_dict(MoEAdapter(len(adapter.router)).to(self._placement).state_dict())
         if generator is not None:
             self._draw(generator)
         self._stale = bool(self.adapters)
 
+    def _adapters(self) -> list[MoEAdapter]:
+        return [adapter for adapter in self.adapters if isinstance(adapter, MoEAdapter)]
+
     @torch.no_grad()
     def _draw(self, generator: torch.Generator) -> None:
-        for adapter in self.adapters:
+        for adapter in self._adapters():
             bound = adapter.down.shape[2] ** -0.5
             drawn = torch.rand(adapter.down.shape, generator=generator, device=generator.device)
             adapter.down.copy_((2 * drawn - 1) * bound)
@@ -188,7 +191,8 @@ class TextHead(Head):
 
     def describe(self) -> dict[str, Any]:
         """Names, templates and where the tower is; adapters by their number and width."""
-        adapted = {"layers": len(self.adapters), "width": self.adapters[0].router.shape[0]} if self.adapters else None
+        adapters = self._adapters()
+        adapted = {"layers": len(adapters), "width": len(adapters[0].router)} if adapters else None
         return {
             "kind": self.kind, "tasks": list(self.task_sizes), "names": [list(task) for task in self.names],
             "templates": list(self.templates), "tower": self.place, "projection": self.projection, "adapters": adapted,

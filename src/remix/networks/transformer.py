@@ -125,7 +125,7 @@ class Transformer(Backbone):
         self.post = _Last(width, eps, told.get("projection_dim"))
         self.adapter = adapter
         if adapter is not None:
-            plug_in(adapter, list(self.layers), width)
+            plug_in(adapter, self._layers(), width)
         if adapter == "prompts":
             self.pre.prompts = VisualPrompts(width)
         if adapter == "coda":
@@ -149,6 +149,9 @@ class Transformer(Backbone):
         found = [part for block in blocks for name, part in block.named_children() if name in ("adapter", "prompts")]
         return [part for part in found if next(part.parameters(), None) is not None]
 
+    def _layers(self) -> list[TransformerLayer]:
+        return [layer for layer in self.layers if isinstance(layer, TransformerLayer)]
+
     def begin_task(self, task: int) -> None:
         """Pools of prompts bring in their next part."""
         for module in self.modules():
@@ -158,7 +161,7 @@ class Transformer(Backbone):
     @torch.no_grad()
     def _query(self, tokens: Tensor) -> Tensor:
         """What the CLS token (N, 1, D) comes to without prompts."""
-        for layer in self.layers:
+        for layer in self._layers():
             tokens = layer.bare(tokens)
         return self.post.norm.forward(tokens[:, :1])
 
