@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from remix.data import Splits, TaskStream, class_order, load
+from remix.data.images import first_of_each
 from remix.data.registry import list_datasets
 from remix.data.task_stream import task_sizes
 from remix.experiments.config import DataConfig, RunConfig
@@ -39,7 +40,8 @@ def load_tasks(data: DataConfig, root: str | None) -> TaskStream:
 
 def divided(splits: Splits, data: DataConfig) -> TaskStream:
     """A data set in the tasks that a configuration describes. Raises DataError if it cannot be."""
-    stream = TaskStream(splits, data.tasks, data.order, data.first, data.classes)
+    train, test = first_of_each(splits.train, data.images), first_of_each(splits.test, data.test_images)
+    stream = TaskStream(replace(splits, train=train, test=test), data.tasks, data.order, data.first, data.classes)
     return stream.with_validation(data.validation, data.validation_seed) if data.validation else stream
 
 
@@ -253,6 +255,7 @@ def _official_tasks(config: RunConfig) -> list[tuple[tuple[str, ...], int, int]]
     order = class_order(data.order, count)[: data.classes]
     sizes = task_sizes(len(order), data.tasks, data.first)
     train, test = (total / count for total in entry.counts)
+    train, test = min(train, data.images or train), min(test, data.test_images or test)
     if data.validation:
         train, test = train * (1 - data.validation), train * data.validation
     found, start = [], 0
