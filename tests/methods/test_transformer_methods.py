@@ -43,6 +43,17 @@ def test_zero_shot_is_the_text_head_on_the_network_as_it_is():
         torch.testing.assert_close(engine.student.eval()(images), head(engine.backbone.pooled(images)))
 
 
+def test_attributes_learn_and_both_towers_stay():
+    engine = tiny_engine("attriclip", STREAM)
+    before = {key: value.clone() for key, value in engine.student.state_dict().items()}
+    for task in STREAM:
+        engine.learn(task)
+    after = engine.student.state_dict()
+    assert {key for key in before if not torch.equal(before[key], after[key])} == {
+        "head.attributes.keys", "head.attributes.prompts",
+    }  # fmt: skip
+
+
 def test_the_local_loss_is_over_the_texts_of_the_present_task_alone():
     engine = tiny_engine("zs-clip", STREAM)
     engine.learn(STREAM[0])
