@@ -6,6 +6,7 @@ from tiny import tiny_engine, tiny_method, tiny_sentences, tiny_stream, tiny_stu
 from torch.nn.functional import cross_entropy
 
 from remix.learning.engine import Engine
+from remix.learning.trainer import TrainingStoppedError
 from remix.methods import create_method, list_methods, method_class
 from remix.methods.adapter_training import local_loss
 from remix.networks import Classifier, Items, create_backbone, create_head
@@ -62,6 +63,13 @@ def test_the_local_loss_is_over_the_texts_of_the_present_task_alone():
     logits = engine.student(images)
     expected = cross_entropy(logits[:, 2:], labels - 2)
     torch.testing.assert_close(local_loss(engine, Items(images), labels), expected)
+
+
+def test_numbers_that_are_not_finite_are_told_with_the_block_they_begin_in():
+    engine = tiny_engine("moe-adapter", STREAM)
+    engine.backbone.layers[1].mlp.down.weight.data.fill_(torch.inf)
+    with pytest.raises(TrainingStoppedError, match=r"local became nan .* the output of block 'layers.1' already"):
+        engine.learn(STREAM[0])
 
 
 @pytest.mark.parametrize("name", PROMPTED)

@@ -234,9 +234,7 @@ def _opened(config: RunConfig) -> OpenedNetwork:
 def network_options(config: RunConfig) -> dict[str, Any]:
     """The options of the backbone, its adapter as the method has it; lists of a file are tuples here."""
     options = config.network.options
-    found: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in options.items()
-    }
+    found: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
     if "adapter" in backbone_options(config.network.backbone):
         found["adapter"] = config.settings.adapter_kind(found.get("adapter"))
     return {key: value for key, value in found.items() if key != "adapter" or value is not None}
