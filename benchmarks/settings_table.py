@@ -170,13 +170,14 @@ ROWS = (
         "CUB-200: 100 per task",
     ),
     Row("steps, rate of a block", ("inversion.block.steps", "inversion.block.rate"), "code"),
-    Row("steps, rate of the block that is entered; first side of its maps", ("inversion.entry", "inversion.entry_side"), "code"),
+    Row(
+        "steps, rate of the block that is entered; first side of its maps",
+        ("inversion.entry", "inversion.entry_side"),
+        "code",
+    ),
     Row(
         "refinement: steps, rate, warm-up, milestones, period",
-        (
-            "inversion.refine.steps", "inversion.refine.rate", "inversion.refine.warm_up", "inversion.refine.milestones",
-            "inversion.refine.cosine_period",
-        ),
+        tuple(f"inversion.refine.{name}" for name in ("steps", "rate", "warm_up", "milestones", "cosine_period")),
         "CUB-200: rate 0.02",
     ),
     Row(
@@ -190,10 +191,12 @@ ROWS = (
         "CUB-200: 0.2, 0.2",
     ),
     Row(
-        "lambda_F; of the sum over layers", ("inversion.prior.weight", "inversion.prior.summed"), "CUB-200: 0.01; token positions"
+        "lambda_F; of the sum over layers",
+        ("inversion.prior.weight", "inversion.prior.summed"),
+        "CUB-200: 0.01; token positions",
     ),
     Row("at once, of these in memory", ("inversion.batch", "inversion.micro_batch"), "the same result with any"),
-)  # fmt: skip
+)
 
 
 def value(settings: Mapping[str, Any], path: str) -> Any:

@@ -1,4 +1,4 @@
-"""Runs on transformers from a folder: their presets, texts, checkpoints, and what is refused before anything is done."""
+"""Runs on transformers from a folder: their presets, texts and files, and what is refused before anything is done."""
 
 import json
 
@@ -92,9 +92,12 @@ def test_a_run_on_clip_is_learned_written_and_read_again(preset, tmp_path):
     ],
 )
 def test_what_cannot_come_to_its_end_is_refused_before_it_begins(preset, words, message):
-    with pytest.raises(ValueError, match=message):
+    def begin():
         config = resolve(str(preset), method="finetune", assignments=words)
         check_run(config, load_tasks(config.data, None))
+
+    with pytest.raises(ValueError, match=message):
+        begin()
 
 
 def test_two_classes_with_one_text_are_refused_before_the_run(preset, tmp_path):

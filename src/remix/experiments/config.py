@@ -124,7 +124,7 @@ class NetworkConfig:
     weights: str | None = None
     head: str = "linear"
     bias: bool = False
-    text: TextConfig = TextConfig()  # noqa: RUF009 (frozen)
+    text: TextConfig = TextConfig()
 
     def __post_init__(self) -> None:
         known = [name for name in backbone_options(self.backbone) if name != "generator"]

@@ -225,8 +225,8 @@ def _require_finite(terms: dict[str, float], stage: str, epoch: int, locate: Cal
     bad = [name for name, value in terms.items() if value != value or value in (float("inf"), float("-inf"))]
     if bad:
         raise TrainingStoppedError(
-            f"the loss is not finite: {bad[0]} became {terms[bad[0]]} in epoch {epoch + 1} of stage {stage!r}{locate()}; "
-            "try a smaller learning rate"
+            f"the loss is not finite: {bad[0]} became {terms[bad[0]]} in epoch {epoch + 1} of stage {stage!r}"
+            f"{locate()}; try a smaller learning rate"
         )
 
 

@@ -13,8 +13,8 @@ from remix.support.settings import merged
 __all__ = ["PMI", "REMIX", "Setting"]
 
 Setting = Literal["paper", "code", "ours", "clip"]
-"""To the letter of the paper's appendices; as its authors' code, its slips corrected; with our changes; as that code has
-it for the adapters of CLIP."""
+"""To the letter of the paper's appendices; as its authors' code, its slips corrected; with our changes; as that code is
+for the adapters of CLIP."""
 
 _PAPER: dict[str, Any] = {
     "head": {"epochs": 0},

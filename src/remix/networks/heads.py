@@ -29,12 +29,14 @@ class Head(nn.Module):
     Attributes:
         kind: the name that it is registered under.
         all_tasks: whether classes of all tasks can be told apart by their logits, as training over all of them needs.
+        counts: what the names of those of its weights end with that are whole numbers.
         feature_dim: length of a pooled feature, or of those of several blocks side by side.
 
     """
 
     kind: ClassVar[str] = ""
     all_tasks: ClassVar[bool] = True
+    counts: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, feature_dim: int) -> None:
         super().__init__()

@@ -49,6 +49,8 @@ class TextHead(Head):
 
     """
 
+    counts = (".draws",)
+
     def __init__(
         self,
         feature_dim: int,
