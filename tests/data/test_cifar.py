@@ -178,7 +178,9 @@ def test_pixels_are_kept_once(tmp_path):
 def test_images_are_brought_to_another_size_when_they_are_asked_for(tmp_path):
     images, labels = torch.randint(0, 256, (3, 3, 32, 32), dtype=torch.uint8), torch.tensor([4, 0, 99])
     for name in ("train", "test"):
-        records = [bytes([0, int(label)]) + image.numpy().tobytes() for image, label in zip(images, labels, strict=True)]
+        records = [
+            bytes([0, int(label)]) + image.numpy().tobytes() for image, label in zip(images, labels, strict=True)
+        ]
         (tmp_path / f"{name}.bin").write_bytes(b"".join(records))
     found = cifar100(tmp_path, size=64).train
     assert found.input_shape == (3, 64, 64)
