@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 from remix.data import Augment
 from remix.experiments.own_data import BASE, folder_data, is_folder
+from remix.experiments.text_config import TextConfig
 from remix.learning.method import Method
 from remix.methods import list_methods, method_class
 from remix.networks import backbone_options, create_head
-from remix.networks.text_head import TEMPLATE
 from remix.support.documents import DocumentError, parse_yaml, read_yaml
 from remix.support.files import why_unreadable
 from remix.support.settings import SettingError, merged, overlay, plain, set_path, unknown_name
@@ -26,7 +26,6 @@ __all__ = [
     "DataConfig",
     "NetworkConfig",
     "RunConfig",
-    "TextConfig",
     "as_preset",
     "build_config",
     "differences",
@@ -90,22 +89,6 @@ class DataConfig:
 
 
 @dataclass(frozen=True)
-class TextConfig:
-    """The texts of a head that knows classes by their names.
-
-    Attributes:
-        tower: `transformers` folder of the text tower; by default that of the backbone, which is a CLIP then.
-        projection: of a sentence encoder: safetensors file, see `remix.networks.open_text_tower`.
-        templates: texts with a ``{}`` for the name of a class; several are averaged.
-
-    """
-
-    tower: str | None = None
-    projection: str | None = None
-    templates: tuple[str, ...] = (TEMPLATE,)
-
-
-@dataclass(frozen=True)
 class NetworkConfig:
     """The network.
 
@@ -124,7 +107,7 @@ class NetworkConfig:
     weights: str | None = None
     head: str = "linear"
     bias: bool = False
-    text: TextConfig = TextConfig()
+    text: TextConfig = TextConfig()  # noqa: RUF009 (frozen)
 
     def __post_init__(self) -> None:
         known = [name for name in backbone_options(self.backbone) if name != "generator"]

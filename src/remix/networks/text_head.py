@@ -84,7 +84,9 @@ class TextHead(Head):
 
     def _tower(self) -> TextTower:
         if self.place is None:
-            raise ValueError("this head has no text tower: give its folder (network.text.tower of remix run), or another head")
+            raise ValueError(
+                "this head has no text tower: give its folder (network.text.tower of remix run), or another head"
+            )
         return open_text_tower(self.place.removeprefix("hf:"), self.projection).to(self._placement.device)
 
     # --- classes ---
