@@ -1,4 +1,4 @@
-"""The table of docs/reproduce/settings.md (`paper`, `code` and `ours`): python -m benchmarks.settings_table
+"""The table of docs/reproduce/settings.md (`paper`, `code`, `ours` and `clip`): python -m benchmarks.settings_table
 
 Values are read off the methods, words are written here. A test fails when the page is not what this makes, or when the
 settings differ in a field that no row names.
@@ -16,7 +16,7 @@ from remix.support.settings import plain
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reproduce" / "settings.md"
 BEGIN, END = "<!-- python -m benchmarks.settings_table -->", "<!-- end of the table -->"
-SETTINGS = ("paper", "code", "ours")
+SETTINGS = ("paper", "code", "ours", "clip")
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ ROWS = (
         "Gaussians of old classes",
         ("follow",),
         "paper: not stated, as the code",
-        {"dreams": "measured on pseudo-samples", "drift": "moved with the features of new images"},
+        {"dreams": "measured on pseudo-samples", "drift": "moved with the features of new images", "kept": "kept"},
     ),
     Row(
         "epochs: newest classifier, last block, network",
@@ -142,6 +142,60 @@ ROWS = (
     Row("balancing: rate and milestones", ("balance.lr", "balance.milestones"), "paper: not stated, as the code"),
     Row("real images and pseudo-samples one batch for BatchNorm", ("together",), "paper: not stated, as the code"),
     Row("pseudo-samples augmented", ("augment_replay",), "paper: not stated, as the code"),
+    Row("inputs of which block are dreamed", ("depth",), "0: images, also the paper's for CLIP; 1: patches embedded"),
+    Row(
+        "first task: epochs, rate, milestones, decay",
+        ("first.epochs", "first.lr", "first.milestones", "first.weight_decay"),
+        "CUB-200: 10 epochs",
+    ),
+    Row(
+        "optimiser, schedule, warm-up of the first task",
+        ("first.optimiser", "first.schedule", "first.warm_up"),
+        "CLIP: warm-up in batches",
+    ),
+    Row(
+        "optimiser, schedule, warm-up, decay of the network",
+        ("network.optimiser", "network.schedule", "network.warm_up", "network.weight_decay"),
+        "as the first task",
+    ),
+    Row("epochs of balancing", ("balance.epochs",), "CLIP: not in the code"),
+    Row(
+        "base weights: local, relational, texts; head term follows numbers of classes",
+        ("scales.local", "scales.relational", "scales.text", "scales.head_follows"),
+        "CUB-200: texts 0.1, head 0.2",
+    ),
+    Row(
+        "pseudo-samples: at least, per task; every class equally many; drawn with replacement",
+        ("samples", "samples_per_task", "balanced", "replacement"),
+        "CUB-200: 100 per task",
+    ),
+    Row("steps, rate of a block", ("inversion.block.steps", "inversion.block.rate"), "code"),
+    Row(
+        "steps, rate of the block that is entered; first side of its maps",
+        ("inversion.entry", "inversion.entry_side"),
+        "code",
+    ),
+    Row(
+        "refinement: steps, rate, warm-up, milestones, period",
+        tuple(f"inversion.refine.{name}" for name in ("steps", "rate", "warm_up", "milestones", "cosine_period")),
+        "CUB-200: rate 0.02",
+    ),
+    Row(
+        "refinement: statistics at, variation of maps",
+        ("inversion.refine_at", "inversion.refine_variation"),
+        "paper: squared differences of images",
+    ),
+    Row(
+        "weights: statistics, input, factor in a block",
+        ("inversion.statistics", "inversion.input", "inversion.block_factor"),
+        "CUB-200: 0.2, 0.2",
+    ),
+    Row(
+        "lambda_F; of the sum over layers",
+        ("inversion.prior.weight", "inversion.prior.summed"),
+        "CUB-200: 0.01; token positions",
+    ),
+    Row("at once, of these in memory", ("inversion.batch", "inversion.micro_batch"), "the same result with any"),
 )
 
 
@@ -159,12 +213,16 @@ def table() -> str:
     lines = []
     for row in ROWS:
         cells = [", ".join(_shown(value(methods[name], path), row.words) for path in row.fields) for name in SETTINGS]
-        lines.append([row.element, *cells, "", row.source])
-    heads = ["element", *SETTINGS, "CLIP", "where the value comes from"]
+        lines.append([row.element, *cells, row.source])
+    heads = ["element", *SETTINGS, "where the value comes from"]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, ["---"] * len(heads), *lines))
 
 
 def _shown(found: Any, words: Mapping[Any, str]) -> str:
+    if found is None:
+        return "-"
+    if isinstance(found, dict):
+        return f"{found['steps']}, {found['rate']:g}"
     if isinstance(found, bool):
         return "yes" if found else "no"
     if isinstance(found, str) and found in words:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import transformers
+from safetensors.torch import save_file
 
 _SIZES = {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "image_size": 32, "patch_size": 8}
 VISION_KINDS = ("vit", "deit", "dinov2", "dinov2-swiglu", "clip")
@@ -60,3 +61,37 @@ def features(model: Any, images: torch.Tensor) -> torch.Tensor:
     if isinstance(model, transformers.Dinov2Model):
         return model(pixel_values=images).pooler_output
     return model.base_model(pixel_values=images, interpolate_pos_encoding=True).last_hidden_state[:, 0]
+
+
+def save_clip(folder: Path) -> Any:
+    """A CLIP with its tokenizer."""
+    model = make("clip")
+    save(model, folder)
+    save_tokenizer(folder)
+    return model
+
+
+def save_sentences(folder: Path, features: int) -> Any:
+    """A sentence encoder with its tokenizer and, in projection.safetensors, a map to features of an image network."""
+    words = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        ".",
+        *(prefix + a for a in _LETTERS for prefix in ("", "##")),
+    ]
+    config = transformers.BertConfig(
+        vocab_size=len(words), hidden_size=12, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24,
+        max_position_embeddings=64,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = transformers.BertModel(config).eval()
+    save(model, folder)
+    vocabulary = {word: number for number, word in enumerate(dict.fromkeys(words))}
+    transformers.BertTokenizer(vocab=vocabulary).save_pretrained(folder)
+    generator = torch.Generator().manual_seed(1)
+    projection = torch.randn(12, features, generator=generator), 0.1 * torch.randn(12, generator=generator)
+    save_file({"projection": projection[0], "text_mean": projection[1]}, folder / "projection.safetensors")
+    return model

@@ -20,7 +20,9 @@ def test_the_settings_differ_in_exactly_the_fields_that_the_table_lists(method):
     every = [plain(create_method(method, setting=name)) for name in SETTINGS]
     differ = {path for path in paths(every[0]) if any(value(one, path) != value(every[0], path) for one in every)}
     listed = {path for row in ROWS for path in row.fields}
-    of_remix = {"inversion.prior.kind", "inversion.prior.form", "inversion.statistics_form"}
+    of_remix = {f"inversion.prior.{name}" for name in ("kind", "form", "weight", "summed")} | {
+        "inversion.statistics_form"
+    }
     assert differ - {"setting"} == (listed if method == "remix" else listed - of_remix)
 
 

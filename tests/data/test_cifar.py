@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from remix.data import DataError, MissingData, load
-from remix.data.cifar import CIFAR10_CLASSES, CIFAR100_CLASSES
+from remix.data.cifar import CIFAR10_CLASSES, CIFAR100_CLASSES, cifar100
 
 NAMES = {"cifar10": CIFAR10_CLASSES, "cifar100": CIFAR100_CLASSES}
 
@@ -173,3 +173,21 @@ def test_pixels_are_kept_once(tmp_path):
     splits = load("cifar100", tmp_path)
     assert splits.train.images.untyped_storage().nbytes() == splits.train.images.numel()
     assert splits.train.images.dtype == torch.uint8
+
+
+def test_images_are_brought_to_another_size_when_they_are_asked_for(tmp_path):
+    images, labels = torch.randint(0, 256, (3, 3, 32, 32), dtype=torch.uint8), torch.tensor([4, 0, 99])
+    for name in ("train", "test"):
+        records = [
+            bytes([0, int(label)]) + image.numpy().tobytes() for image, label in zip(images, labels, strict=True)
+        ]
+        (tmp_path / f"{name}.bin").write_bytes(b"".join(records))
+    found = cifar100(tmp_path, size=64).train
+    assert found.input_shape == (3, 64, 64)
+    assert not found.in_memory
+    batch, known = found.select([2, 1]).batch([0])
+    assert known.tolist() == [99]
+    assert batch.dtype == torch.uint8
+    back = torch.nn.functional.avg_pool2d(batch.float(), 2)
+    assert (back - images[2].float()).abs().mean() < 25  # smoothed, not another image
+    assert torch.equal(cifar100(tmp_path).train.images, images)

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remix.data import DataError, ImageDataset, Splits, UnreadableImage, hold_out, load
+from remix.data.images import first_of_each
 from tests.data.samples import make_folder, make_splits, numbers
 
 
@@ -135,3 +136,12 @@ def test_preprocessing_follows_from_the_images():
     assert splits.preprocessing.shape == splits.train.input_shape
     with pytest.raises(DataError, match="4 x 5"):
         _ = make_splits(shape=(3, 4, 5)).preprocessing
+
+
+def test_the_first_images_of_each_class_in_the_order_they_had():
+    images = torch.arange(6, dtype=torch.uint8).view(6, 1, 1, 1)
+    data = ImageDataset(images, torch.tensor([1, 0, 1, 1, 0, 1]), ("a", "b"))
+    few = first_of_each(data, 2)
+    assert few.images.flatten().tolist() == [0, 1, 2, 4]
+    assert few.labels.tolist() == [1, 0, 1, 0]
+    assert first_of_each(data, None) is data

@@ -106,18 +106,21 @@ def test_an_option_of_the_data_of_the_wrong_kind_is_refused(tmp_path):
 def test_every_preset_can_be_planned_for_every_method_without_its_data(preset, monkeypatch):
     monkeypatch.delenv("REMIX_DATA", raising=False)
     monkeypatch.setattr(estimate, "seconds_per_image", lambda config: 1e-3)
-    for method in list_methods():
+    folder = read_preset(preset)["network"]["backbone"].startswith("hf:")  # a network that was trained before
+    for method in (name for name in list_methods() if folder or not method_class(name).transformers):
         config = build_config(read_preset(preset), assignments={"method": method})
         plan = plan_run(config, None if preset != "digits" else load_tasks(config.data, None))
         assert len(plan.tasks) == config.data.tasks
-        trained = plan.tasks[:1] if method_class(method).exact else plan.tasks
+        exact, begun = method_class(method).exact or method == "zs-clip", [] if folder else plan.tasks[:1]
+        trained = begun if exact else plan.tasks
         assert all(task.stages and task.work > 0 for task in trained)
         if method in ("pmi", "remix"):
             settings = config.settings
             assert [task.pseudo for task in plan.tasks[1:]] == [
                 settings.samples + index * settings.samples_per_task for index in range(1, config.data.tasks)
             ]
-    assert f"{plan.work:,}" in go({"preset": preset, "method": method}, dry_run=True)[1]
+    if not folder:
+        assert f"{plan.work:,}" in go({"preset": preset, "method": method}, dry_run=True)[1]
 
 
 def test_a_dry_run_writes_nothing(tmp_path, capsys, monkeypatch):

@@ -223,6 +223,12 @@ def test_a_cosine_with_a_period_rises_again() -> None:
         Training(1, 0.1, period=0)
 
 
+def test_the_quarter_cosine_of_clip_is_the_published_one_batch_by_batch() -> None:
+    training = Training(3, 1e-3, schedule="quarter-cosine", warm_up=30)
+    rates = [training.rate(i // 79, (i % 79 + 0.5) / 79, 79) for i in (0, 15, 30, 100, 200, 236)]
+    assert rates == pytest.approx([0, 5e-4, 1e-3, 8.636e-4, 2.835e-4, 1.571e-5], rel=2e-4)
+
+
 def test_steps_multiply_the_first_rate_and_not_the_last() -> None:
     """``lr * factor ** k`` is not the same number as multiplying k times."""
     training = Training(100, 0.1, (30, 60, 90))

@@ -1,8 +1,13 @@
 """Every method at a scale of seconds: two tasks of two digits, a narrow network, a few steps of everything."""
 
+import json
+import tempfile
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import torch
+from tiny_hf import save_sentences
 
 from remix.data import Augment, ImageDataset, Splits, TaskStream, load
 from remix.inversion import GeneratorSettings, LayerwiseSettings, PixelSettings, PriorSettings, Schedule
@@ -11,10 +16,14 @@ from remix.learning.method import Method
 from remix.learning.stage import Training
 from remix.learning.team import Team
 from remix.methods import create_method, method_class
-from remix.networks import Classifier, create_backbone, create_head
+from remix.networks import Classifier, create_backbone, create_head, seeded_backbone
 from remix.statistics import SelectorRecipe
 
 SHORT = Training(2, 0.05)
+TRANSFORMER = json.dumps({
+    "model_type": "vit", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16,
+    "image_size": 8, "patch_size": 4, "num_channels": 1,
+})  # fmt: skip
 DRIFTING = "remix, drifting"
 """REMIX with Gaussians that drift, one batch for BatchNorm and views of pseudo-samples."""
 GENERATOR = GeneratorSettings(schedule=Schedule(4, 1e-3), batch=16, noise=8)
@@ -24,6 +33,10 @@ def settings(name: str) -> dict[str, Any]:
     """The method's settings, as short as they can be."""
     if name == "joint":
         return {"training": SHORT}
+    if name in ("moe-adapter", "vpt", "coda-p", "attriclip"):
+        return {"training": SHORT}
+    if name == "zs-clip":
+        return {}
     common: dict[str, Any] = {"first": SHORT}
     if name in ("pmi", "remix"):
         prior = PriorSettings("laplace" if name == "remix" else "none")
@@ -75,9 +88,26 @@ def tiny_stream(per_class: int = 30) -> TaskStream:
     return TaskStream(splits, tasks=2, classes=4)
 
 
+@lru_cache
+def tiny_sentences() -> dict[str, str]:
+    """The options of a text head for features of 8 numbers."""
+    folder = Path(tempfile.mkdtemp())
+    save_sentences(folder, 8)
+    return {"place": str(folder), "projection": str(folder / "projection.safetensors")}
+
+
+def tiny_student(method: Method, seed: int, head: str = "linear") -> Classifier:
+    """The network that a method is for."""
+    if not method.transformers:
+        backbone = create_backbone("convnet8", width=4, generator=torch.Generator().manual_seed(seed))
+        return Classifier(backbone, create_head(method.head_kind(head), backbone.feature_dim))
+    backbone = seeded_backbone("transformer", seed, config=TRANSFORMER, adapter=method.adapter_kind(None))
+    kind = method.head_kind("text" if method.name in ("zs-clip", "attriclip") else head)
+    return Classifier(backbone, create_head(kind, 8, **({} if kind == "linear" else tiny_sentences())))
+
+
 def tiny_engine(name: str, stream: TaskStream, seed: int = 0, team: Team | None = None) -> Engine:
-    backbone = create_backbone("convnet8", width=4, generator=torch.Generator().manual_seed(seed))
     augment = Augment(1) if name == DRIFTING else None
     method = tiny_method(name)
-    student = Classifier(backbone, create_head(method.head_kind("linear"), backbone.feature_dim))
+    student = tiny_student(method, seed)
     return Engine(student, method, stream.normalisation, augment, batch_size=32, seed=seed, team=team)

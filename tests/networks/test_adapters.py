@@ -13,8 +13,8 @@ from remix.learning.engine import Engine
 from remix.learning.engine_state import engine_tensors, replay_tensors, restore
 from remix.learning.stage import Training
 from remix.methods import create_method
-from remix.networks import Classifier, LinearHead, create_backbone, seeded_backbone
-from remix.networks.adapters import MoEAdapter, create_adapter
+from remix.networks import Classifier, LinearHead, create_backbone, frozen_copy, seeded_backbone
+from remix.networks.adapters import MoEAdapter
 
 SMALL = json.dumps({
     "model_type": "vit", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16,
@@ -56,7 +56,7 @@ def test_the_mixture_and_its_gradients_are_those_of_the_naive_form():
 
 
 def test_an_adapter_begins_as_one_that_adds_nothing():
-    assert not create_adapter("moe", 6)(torch.randn(2, 3, 6)).any()
+    assert not MoEAdapter(6)(torch.randn(2, 3, 6)).any()
 
 
 def test_noise_and_dropout_are_drawn_anew_and_come_again_from_a_saved_state():
@@ -85,7 +85,7 @@ def test_on_clip_vit_b16_four_million_numbers_learn():
     config = json.dumps({"model_type": "clip_vision_model", "patch_size": 16, "projection_dim": 512})
     with torch.device("meta"):
         image = create_backbone("transformer", config=config, adapter="moe")
-        text = [create_adapter("moe", 512) for _ in range(12)]
+        text = [MoEAdapter(512) for _ in range(12)]
     learning = [image.trainable(), text]
     counts = [sum(value.numel() for one in part for value in one.parameters()) for part in learning]
     assert counts == [12 * 201_344, 12 * 134_272]
@@ -121,6 +121,33 @@ def test_only_adapters_and_head_learn_and_a_teacher_shares_the_rest(learner):
     assert all(".adapter." in name for name in changed)
     own = parameters(engine.frozen_student().backbone) - parameters(engine.backbone)
     assert len(own) == len(parameters(nn.ModuleList(engine.backbone.trainable())))
+
+
+def test_a_checkpoint_holds_what_learns_and_refuses_another_network(learner):
+    make, stream = learner
+    engine = make()
+    engine.learn(stream[0])
+    tensors, record = engine_tensors(engine)
+    saved = {name for name in tensors if name.startswith("student/backbone.")}
+    assert saved
+    assert all(".adapter." in name for name in saved)
+    other = make()
+    other.backbone.patches.weight.data += 1
+    with pytest.raises(ValueError, match="that is not what it was: are the weights others"):
+        restore(other, tensors, record, replay_tensors(engine))
+
+
+def test_teacher_and_checkpoint_of_a_vit_b16_hold_only_adapters():
+    """The goals for memory: 1.2 networks in memory for teacher and student, a twentieth of one in a checkpoint."""
+    with torch.device("meta"):
+        backbone = create_backbone("transformer", config=json.dumps({"model_type": "vit"}), adapter="moe")
+        student = Classifier(backbone, LinearHead(768, [20]))
+        teacher = frozen_copy(student, [*backbone.trainable(), student.head])
+    bare = sum(value.numel() for name, value in backbone.named_parameters() if ".adapter." not in name)
+    held = {id(value): value.numel() for network in (student, teacher) for value in network.parameters()}
+    assert sum(held.values()) < 1.2 * bare
+    learning = sum(value.numel() for module in backbone.trainable() for value in module.parameters())
+    assert learning + 20 * 768 < 0.05 * bare
 
 
 def parameters(module):

@@ -7,8 +7,10 @@ import pytest
 import torch
 from tiny_hf import VISION_KINDS, features, make, save
 
+from remix.experiments.config import resolve
 from remix.networks import Hooks, check_backbone, create_backbone, open_network
-from remix.networks.hf_folder import MissingPackageError
+from remix.networks.hf_folder import MissingPackageError, open_image_model
+from remix.support.settings import SettingError
 
 
 @pytest.fixture(params=VISION_KINDS, scope="module")
@@ -148,6 +150,14 @@ def test_a_damaged_file_of_weights_is_refused(vit):
     (vit / "model.safetensors").write_bytes(b"no weights")
     with pytest.raises(ValueError, match=r"the weights of .* cannot be used: "):
         open_network(f"hf:{vit}")
+
+
+def test_half_precision_in_the_file_is_single_precision_on_the_processor(tmp_path):
+    model = make("vit")
+    found = open_image_model(str(save(model.half(), tmp_path)))
+    assert {parameter.dtype for parameter in found.backbone.parameters()} == {torch.float32}
+    with pytest.raises(SettingError, match="precision must be one of 32, bf16-mixed"):
+        resolve("digits", precision="16-mixed")
 
 
 def test_weights_and_unknown_options_beside_a_folder_are_refused(vit):

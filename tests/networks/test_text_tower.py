@@ -28,7 +28,7 @@ def test_features_of_texts_are_those_of_the_library(clip):
     tower = open_text_tower(str(folder))
     torch.testing.assert_close(tower(TEXTS), expected, atol=1e-5, rtol=0)
     assert tower.feature_dim == expected.shape[1] == 10
-    assert len(tower.layers) == 2
+    assert tower.encoder.adapted == 2
 
 
 @torch.no_grad()

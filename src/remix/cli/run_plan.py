@@ -64,7 +64,11 @@ def note_on_data(config: RunConfig, stream: TaskStream, console: Console) -> Non
     here = stream.splits.here
     if entry is not None and entry.classes_here and len(here) < len(stream.splits.classes):
         say(console, f"note: a part of {name} is here, {len(here)} of {len(stream.splits.classes)} classes")
-    elif official is not None and not config.data.validation and found != official:
+    elif (
+        official is not None
+        and found != official
+        and not (config.data.validation or config.data.images or config.data.test_images)
+    ):
         say(
             console,
             f"note: {name} has {found[0]:,} training and {found[1]:,} test images here, officially {official[0]:,} and "

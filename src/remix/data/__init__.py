@@ -9,7 +9,7 @@ from remix.data.batches import Augment, batches
 from remix.data.errors import DataError, MissingData, Skipped, UnreadableImage
 from remix.data.images import ImageDataset, ImageFiles, Splits, hold_out
 from remix.data.preprocessing import CLIP, IMAGENET, Normalisation, Preprocessing
-from remix.data.registry import dataset, list_datasets, load
+from remix.data.registry import dataset, in_data_folder, list_datasets, load
 from remix.data.task_stream import Task, TaskStream, class_order
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "class_order",
     "dataset",
     "hold_out",
+    "in_data_folder",
     "list_datasets",
     "load",
 ]

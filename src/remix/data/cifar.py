@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from remix.data.cifar_files import read_pickles, read_records, read_shards, shards
 from remix.data.errors import DataError
-from remix.data.images import ImageDataset, Splits
+from remix.data.images import ImageDataset, ResizedImages, Splits
 from remix.data.preprocessing import Normalisation, Preprocessing
 from remix.data.registry import Download, dataset, missing
 from remix.support.text import printable
@@ -85,9 +86,26 @@ def cifar10(root: Path) -> Splits:
     classes=100,
     content="1a8950f8599954f78fc12eff0e2c2b133b0392f24da994b3fe9b7732bcea2085",
 )
-def cifar100(root: Path) -> Splits:
-    """60,000 photographs of 100 classes, 32 x 32."""
-    return _read("cifar100", _CIFAR100, root)
+def cifar100(root: Path, size: int = 32) -> Splits:
+    """60,000 photographs of 100 classes, 32 x 32.
+
+    Args:
+        root: the data folder.
+        size: height and width in pixels that they are brought to, each time they are asked for.
+
+    """
+    found = _read("cifar100", _CIFAR100, root)
+    if size == 32:
+        return found
+    made = Preprocessing(size, 3, found.normalisation.mean, found.normalisation.std)
+    train, test = (_resized(part, made) for part in (found.train, found.test))
+    return replace(found, train=train, test=test)
+
+
+def _resized(part: ImageDataset, made: Preprocessing) -> ImageDataset:
+    stored = part.decoded().images
+    assert isinstance(stored, Tensor)
+    return replace(part, images=ResizedImages((), made, stored))
 
 
 def _read(name: str, edition: _Edition, root: Path) -> Splits:

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.nn.functional import interpolate
 
 from remix.data.errors import DataError, Skipped, UnreadableImage
 from remix.data.preprocessing import Normalisation, Preprocessing
 from remix.support.text import counted, did_you_mean, some
 
-__all__ = ["ImageDataset", "ImageFiles", "Splits", "hold_out"]
+__all__ = ["ImageDataset", "ImageFiles", "ResizedImages", "Splits", "first_of_each", "hold_out"]
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,32 @@ class ImageFiles:
             except UnreadableImage as error:
                 raise UnreadableImage(path, f"{error.reason}; it was readable before. Restore or remove it") from error
         return out
+
+
+@dataclass(frozen=True)
+class ResizedImages(ImageFiles):
+    """Small images in memory that are brought to another size each time they are asked for.
+
+    Attributes:
+        stored: uint8 (N, C, H, W).
+
+    """
+
+    stored: Tensor = field(default_factory=lambda: torch.empty(0, 1, 1, 1, dtype=torch.uint8))
+
+    def __len__(self) -> int:
+        return len(self.stored)
+
+    def select(self, indices: Tensor) -> ResizedImages:
+        """Those images, in that order."""
+        return replace(self, stored=self.stored.index_select(0, indices))
+
+    def batch(self, indices: Tensor) -> Tensor:
+        """Resize: uint8 (B, C, size, size)."""
+        side = self.preprocessing.size
+        small = self.stored.index_select(0, indices).float()
+        found = interpolate(small, (side, side), mode="bicubic", align_corners=False, antialias=True)
+        return found.round().clamp(0, 255).to(torch.uint8)
 
 
 @dataclass(frozen=True, repr=False)
@@ -230,6 +257,16 @@ class Splits:
         if height != width:
             raise DataError(f"images are {height} x {width}; only square ones can be learned")
         return Preprocessing(height, channels, self.normalisation.mean, self.normalisation.std)
+
+
+def first_of_each(dataset: ImageDataset, count: int | None) -> ImageDataset:
+    """The first ``count`` images of every class, in the order they had; all without a count."""
+    if count is None:
+        return dataset
+    kept = torch.zeros(len(dataset), dtype=torch.bool)
+    for label in dataset.labels.unique().tolist():
+        kept[(dataset.labels == label).nonzero().squeeze(1)[:count]] = True
+    return dataset.select(kept)
 
 
 def hold_out(dataset: ImageDataset, fraction: float, seed: int) -> tuple[ImageDataset, ImageDataset]:

@@ -13,7 +13,17 @@ from remix.data.errors import DataError, MissingData
 from remix.data.images import Splits
 from remix.support.text import did_you_mean, printable
 
-__all__ = ["Download", "Entry", "dataset", "find_dataset", "list_datasets", "load", "missing", "place_of"]
+__all__ = [
+    "Download",
+    "Entry",
+    "dataset",
+    "find_dataset",
+    "in_data_folder",
+    "list_datasets",
+    "load",
+    "missing",
+    "place_of",
+]
 
 Reader = Callable[..., Splits]
 
@@ -163,6 +173,13 @@ def place_of(name: str | Path, root: str | Path | None, create: bool = False) ->
         except OSError as error:
             raise MissingData(f"cannot make the data folder {printable(base)}: {error.strerror}") from error
     return entry.name, base
+
+
+def in_data_folder(place: str) -> str:
+    """A file or folder as it is named or, where there is none, of that name in the folder that REMIX_DATA names."""
+    root = os.environ.get("REMIX_DATA")
+    below = Path(root) / place if root else None
+    return str(below) if below is not None and not Path(place).exists() and below.exists() else place
 
 
 def missing(name: str, root: Path) -> MissingData:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from remix.data import Augment
 from remix.experiments.own_data import BASE, folder_data, is_folder
+from remix.experiments.text_config import TextConfig
 from remix.learning.method import Method
 from remix.methods import list_methods, method_class
 from remix.networks import backbone_options, create_head
@@ -49,6 +50,8 @@ class DataConfig:
         order: of the classes; see `remix.data.class_order`.
         first: number of classes of the first task, if it differs.
         classes: use only so many, the first of the order.
+        images: use only so many training images of each class, the first ones.
+        test_images: the same of test images.
         validation: this fraction of the training images stands in for the test images, for choosing settings; 0 to
             test on the test images.
         validation_seed: decides which ones. It is not ``seed``: runs of several seeds are tested on the same images.
@@ -61,11 +64,16 @@ class DataConfig:
     order: str = "natural"
     first: int | None = None
     classes: int | None = None
+    images: int | None = None
+    test_images: int | None = None
     validation: float = 0.0
     validation_seed: int = 0
     options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for name in ("images", "test_images"):
+            if (count := getattr(self, name)) is not None and count < 1:
+                raise ValueError(f"{name} must be at least 1, or null for all, got {count}")
         if not 0 <= self.validation < 1:
             raise ValueError(f"validation must be a fraction from 0 to below 1, got {self.validation}")
         if not 0 <= self.validation_seed < 2**63:
@@ -88,8 +96,9 @@ class NetworkConfig:
         backbone: by name.
         options: of the backbone.
         weights: safetensors file to begin with, instead of weights that the seed draws; a head in it is not used.
-        head: linear or cosine.
+        head: linear, cosine or text.
         bias: whether the classifiers of a linear head have a bias.
+        text: of a text head.
 
     """
 
@@ -98,6 +107,7 @@ class NetworkConfig:
     weights: str | None = None
     head: str = "linear"
     bias: bool = False
+    text: TextConfig = TextConfig()  # noqa: RUF009 (frozen)
 
     def __post_init__(self) -> None:
         known = [name for name in backbone_options(self.backbone) if name != "generator"]

@@ -9,19 +9,21 @@ from typing import Any
 import torch
 
 from remix.data import Splits, TaskStream, class_order, load
+from remix.data.images import first_of_each
 from remix.data.registry import list_datasets
 from remix.data.task_stream import task_sizes
 from remix.experiments.config import DataConfig, RunConfig
 from remix.learning.history import check_class_names
 from remix.learning.method import Method
 from remix.learning.team import Team
-from remix.networks import Backbone, OpenedNetwork, open_network
+from remix.networks import Backbone, Head, OpenedNetwork, backbone_options, create_head, open_network, open_text_tower
 from remix.support.settings import SettingError
 from remix.support.text import shown
 
 __all__ = [
     "RunPlan", "StagePlan", "TaskPlan", "check_run",
-    "create_network", "create_team", "divided", "load_tasks", "method_of", "network_options", "plan_run",
+    "create_network", "create_run_head", "create_team", "divided", "load_tasks", "method_of", "network_options",
+    "plan_run",
 ]  # fmt: skip
 
 
@@ -38,7 +40,8 @@ def load_tasks(data: DataConfig, root: str | None) -> TaskStream:
 
 def divided(splits: Splits, data: DataConfig) -> TaskStream:
     """A data set in the tasks that a configuration describes. Raises DataError if it cannot be."""
-    stream = TaskStream(splits, data.tasks, data.order, data.first, data.classes)
+    train, test = first_of_each(splits.train, data.images), first_of_each(splits.test, data.test_images)
+    stream = TaskStream(replace(splits, train=train, test=test), data.tasks, data.order, data.first, data.classes)
     return stream.with_validation(data.validation, data.validation_seed) if data.validation else stream
 
 
@@ -144,7 +147,8 @@ def plan_run(config: RunConfig, stream: TaskStream | None) -> RunPlan:
 
 def method_of(config: RunConfig) -> Method:
     """The method, as it is for a network that begins with weights or without."""
-    return config.settings if config.network.weights is None else config.settings.on_trained()
+    trained = config.network.weights is not None or config.network.backbone.startswith("hf:")
+    return config.settings.on_trained() if trained else config.settings
 
 
 def check_run(config: RunConfig, stream: TaskStream | None) -> OpenedNetwork:
@@ -164,7 +168,7 @@ def check_run(config: RunConfig, stream: TaskStream | None) -> OpenedNetwork:
     network = _opened(config)
     backbone = network.backbone
     config.settings.check(backbone)
-    config.settings.head_kind(config.network.head)  # raises for one that it cannot learn with
+    head = create_run_head(config, backbone)
     if stream is None:
         return network
     if tuple(backbone.input_shape) != stream[0].train.input_shape:
@@ -173,6 +177,7 @@ def check_run(config: RunConfig, stream: TaskStream | None) -> OpenedNetwork:
             f"{stream.name} are {stream[0].train.input_shape}; choose another, or set network.options.input_shape"
         )
     check_class_names(stream.classes)
+    head.check_names(stream.classes)
     config.settings.check_tasks([task.classes for task in stream])
     for index in range(len(stream)):
         if not len(stream.test(index)):
@@ -184,6 +189,25 @@ def check_run(config: RunConfig, stream: TaskStream | None) -> OpenedNetwork:
     if config.network.backbone.startswith("hf:"):  # it was trained on images that were normalised in its own way
         prepared = replace(prepared, mean=network.preprocessing.mean, std=network.preprocessing.std)
     return replace(network, preprocessing=prepared)
+
+
+def create_run_head(config: RunConfig, backbone: Backbone) -> Head:
+    """The head that a run begins with, without classes. Raises SettingError, ValueError."""
+    network = config.network
+    kind = config.settings.head_kind(network.head)
+    options: dict[str, Any] = {"bias": True} if network.bias else {}
+    if network.head == "text" and kind != "linear":
+        tower = (network.text.tower or network.backbone).removeprefix("hf:")
+        if network.text.tower is None and not network.backbone.startswith("hf:"):
+            raise SettingError("a text head needs a text tower: set network.text.tower to a transformers folder")
+        try:
+            adapters = open_text_tower(tower, network.text.projection).encoder.adapted
+            adapted = adapters > 0 and network_options(config).get("adapter") == "moe"
+            options = {"place": tower, "projection": network.text.projection, "templates": network.text.templates}
+            return create_head(kind, backbone.feature_dim, adapted=adapted, **options)
+        except (FileNotFoundError, ValueError) as error:
+            raise SettingError(f"network.text: {error}") from error
+    return create_head(kind, backbone.feature_dim, **options)
 
 
 def create_network(config: RunConfig) -> Backbone:
@@ -208,9 +232,12 @@ def _opened(config: RunConfig) -> OpenedNetwork:
 
 
 def network_options(config: RunConfig) -> dict[str, Any]:
-    """The options of the backbone; lists of a file are tuples here."""
+    """The options of the backbone, its adapter as the method has it; lists of a file are tuples here."""
     options = config.network.options
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+    found: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+    if "adapter" in backbone_options(config.network.backbone):
+        found["adapter"] = config.settings.adapter_kind(found.get("adapter"))
+    return {key: value for key, value in found.items() if key != "adapter" or value is not None}
 
 
 def _tasks(stream: TaskStream) -> list[tuple[tuple[str, ...], int, int]]:
@@ -226,6 +253,7 @@ def _official_tasks(config: RunConfig) -> list[tuple[tuple[str, ...], int, int]]
     order = class_order(data.order, count)[: data.classes]
     sizes = task_sizes(len(order), data.tasks, data.first)
     train, test = (total / count for total in entry.counts)
+    train, test = min(train, data.images or train), min(test, data.test_images or test)
     if data.validation:
         train, test = train * (1 - data.validation), train * data.validation
     found, start = [], 0

@@ -16,7 +16,7 @@ from remix.data import TaskStream
 from remix.deploy.figures import GridRow, save_grid
 from remix.experiments.config import RunConfig
 from remix.experiments.events import Event, MetricsFile, read_events
-from remix.experiments.plan import check_run, method_of, plan_run
+from remix.experiments.plan import check_run, create_run_head, method_of, plan_run
 from remix.experiments.run_directory import RunDirectory
 from remix.experiments.run_monitor import RunMonitor
 from remix.experiments.run_state import RunState, Saving, check_place
@@ -27,7 +27,7 @@ from remix.learning.model_file import Model, save_model
 from remix.learning.team import Team, full_precision
 from remix.learning.trainer import EpochReport
 from remix.methods.solved_heads import linear_head
-from remix.networks import Classifier, OpenedNetwork, create_head
+from remix.networks import Classifier, OpenedNetwork
 from remix.networks.probe import evaluating
 from remix.statistics import Laplace, Memory
 from remix.support.clock import RunClock
@@ -96,10 +96,8 @@ class _Run:
 
     def __post_init__(self) -> None:
         config, directory = self.config, self.directory
-        options = {"bias": True} if config.network.bias else {}
-        head = create_head(config.settings.head_kind(config.network.head), self.network.backbone.feature_dim, **options)
         self.engine = Engine(
-            Classifier(self.network.backbone, head),
+            Classifier(self.network.backbone, create_run_head(config, self.network.backbone)),
             method_of(config),
             self.network.preprocessing.normalisation,
             config.augment,

@@ -142,7 +142,8 @@ class Knowledge:
         layers = [layer for layer in self.prior_layers(prior) if places is None or layer.point in places]
         if not layers or not prior.weight:
             return []
-        return [Term("prior", prior.weight, CovariancePrior(layers, prior.kind, prior.form))]
+        weight = prior.weight * (len(layers) if prior.summed else 1)
+        return [Term("prior", weight, CovariancePrior(layers, prior.kind, prior.form))]
 
     def pooled(self, x: Tensor) -> Tensor:
         """Pooled features (N, D) of what is sought."""

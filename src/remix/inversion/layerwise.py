@@ -12,14 +12,14 @@ from remix.inversion.appendix import SquaredVariation, move_by_labels, spread_of
 from remix.inversion.dream import Dream, OnProgress, dream_in_chunks, noise
 from remix.inversion.knowledge import Knowledge
 from remix.inversion.loop import Checkpoint, Optimisation
-from remix.inversion.losses import FeatureMatch, LabelMatch
+from remix.inversion.losses import FeatureMatch, LabelMatch, TotalVariation
 from remix.inversion.phases import Phase
 from remix.inversion.priors import CovariancePrior
 from remix.inversion.settings import LayerwiseSettings
 from remix.inversion.statistics_losses import StatisticsKl
 from remix.inversion.targets import Targets
 from remix.inversion.terms import Boost, Term
-from remix.inversion.variables import TensorVariable
+from remix.inversion.variables import GrowingVariable, TensorVariable
 from remix.statistics import LayerStatistics
 
 __all__ = ["invert_layerwise"]
@@ -95,7 +95,9 @@ class _Plan:
         self.reached = {i: knowledge.reached(i) for i in range(knowledge.start, len(self.blocks))}
         # Bad names and missing covariances are found here, before any work.
         self.block_priors = {i: knowledge.prior_terms(settings.prior, self.reached[i]) for i in self.reached}
-        self.prior = knowledge.prior_terms(settings.prior)
+        inputs = {layer.point for layer in self.inputs.values()}
+        self.refined = inputs if settings.refine_at == "blocks" else None
+        self.prior = knowledge.prior_terms(settings.prior, self.refined)
 
     def phases(self, targets: Targets, prefix: str) -> list[Phase]:
         top = len(self.blocks) - 1
@@ -134,8 +136,8 @@ class _Plan:
         knowledge, prior = self.knowledge, self.settings.prior
         likely = self.settings.statistics_form == "nll"
         layers = knowledge.prior_layers(prior) if likely else knowledge.moments
-        if number is not None:
-            layers = [layer for layer in layers if layer.point in self.reached[number]]
+        at = self.refined if number is None else self.reached[number]
+        layers = [layer for layer in layers if at is None or layer.point in at]
         inside = [layer for layer in layers if entering is None or layer.key != entering.key]
         if not inside or not weight:
             return []
@@ -171,15 +173,21 @@ class _Plan:
             target = features if features is not None else found
             assert target is not None
             target = target.to(knowledge.like)  # what a checkpoint held is not on a device yet
-            start = noise((len(target), *knowledge.block_shapes[number]), knowledge.like, generator)
+            first = number == knowledge.start
+            shape, side = knowledge.block_shapes[number], settings.entry_side if first else None
+            grows = side is not None and len(shape) == 3
+            begun = (shape[0], min(side, shape[1]), min(side, shape[2])) if grows and side is not None else shape
+            start = noise((len(target), *begun), knowledge.like, generator)
             if entering is not None:
                 start = _spread(start, entering)
+            schedule = settings.entry if first and settings.entry is not None else settings.block
             return Optimisation(
                 [*self._match(settings.features, target, above), *inside],
                 backbone,
                 forward,
-                TensorVariable(start),
-                settings.block,
+                GrowingVariable(start, (shape[1], shape[2]), schedule.steps) if grows else TensorVariable(start),
+                schedule,
+                keep_best=not grows,
                 micro_batch=settings.micro_batch,
             )
 
@@ -196,8 +204,10 @@ class _Plan:
             *self._match(settings.refine_features, features, None),
             *self._statistics(settings.statistics, None, entering),
             *self.prior,
-            *self._input(settings.input, entering),
+            *(self._input(settings.input, entering) if settings.refine_at == "all" else []),
         ]
+        if settings.refine_variation:
+            terms.append(Term("variation", settings.refine_variation, TotalVariation("map-norms")))
         if settings.labels and knowledge.classify is not None:
             terms.append(Term("labels", settings.labels, LabelMatch(knowledge.classify, labels)))
 

@@ -118,6 +118,11 @@ class LoopState:
                 kept.copy_(tensor)
         self.best_loss, self.best_step = loss, self.step
 
+    def begin_with(self, tensors: list[Tensor]) -> None:
+        """Go on with other unknowns, and a new optimiser."""
+        self.tensors, self.best, self.best_loss = tensors, None, math.inf
+        self.__post_init__()
+
     def to_tensors(self) -> dict[str, Tensor]:
         """The tensors by name, themselves: they change with the next step."""
         averages = [self._adam.state[tensor] for tensor in self.tensors]
@@ -239,6 +244,8 @@ def optimise(
             values, gradients = total.evaluate(generator, _weights(total.terms, state.first, boosts), state.step)
             with uninterrupted():
                 report = _commit(task, total.terms, state, boosts, values, gradients)
+                if state.step < task.schedule.steps and task.variable.resize(state.step):
+                    state.begin_with(task.variable.tensors)
             if progress is not None:
                 progress(report)
         except KeyboardInterrupt:

@@ -28,7 +28,7 @@ __all__ = [
 Classify = Callable[[Tensor], Tensor]
 """From pooled features (n, D) to logits (n, K)."""
 
-Variation = Literal["batch-norms", "absolute"]
+Variation = Literal["batch-norms", "map-norms", "absolute"]
 
 
 class FeatureMatch(Loss):
@@ -95,7 +95,8 @@ class TotalVariation(Loss):
     """Differences between neighbouring pixels.
 
     ``batch-norms``: the Euclidean norms, over the whole batch, of the differences along x, y and both diagonals, summed
-    (DeepInversion). ``absolute``: mean |dx| + mean |dy|.
+    (DeepInversion). ``map-norms``: the same norms of every map of every image, averaged. ``absolute``: mean |dx| +
+    mean |dy|.
 
     Raises:
         ValueError: for an unknown kind.
@@ -105,7 +106,8 @@ class TotalVariation(Loss):
     def __init__(self, kind: Variation = "absolute") -> None:
         if kind not in get_args(Variation):
             raise ValueError(f"unknown total variation {kind!r}; there are: {', '.join(get_args(Variation))}")
-        super().__init__(Average(_squared_differences if kind == "batch-norms" else _absolute_differences))
+        measures = {"batch-norms": _squared_differences, "map-norms": _norms_of_maps, "absolute": _absolute_differences}
+        super().__init__(Average(measures[kind]))
         self.kind = kind
 
     def value(self, measured: Sequence[BatchAverage], count: int) -> Tensor:
@@ -142,16 +144,24 @@ def gaussian_kernel() -> Tensor:
     return square / square.sum()
 
 
-def _squared_differences(seen: Seen) -> Tensor:
-    """Along x, y and the two diagonals, summed over the pixels: (n, 4)."""
-    x = seen.variable
-    differences = [
+def _differences(x: Tensor) -> list[Tensor]:
+    """Of neighbours along x, y and the two diagonals."""
+    return [
         x[..., :, :-1] - x[..., :, 1:],
         x[..., :-1, :] - x[..., 1:, :],
         x[..., :-1, 1:] - x[..., 1:, :-1],
         x[..., :-1, :-1] - x[..., 1:, 1:],
     ]
-    return torch.stack([d.square().sum((1, 2, 3)) for d in differences], 1)
+
+
+def _squared_differences(seen: Seen) -> Tensor:
+    """Along four directions, summed over the pixels: (n, 4)."""
+    return torch.stack([d.square().sum((1, 2, 3)) for d in _differences(seen.variable)], 1)
+
+
+def _norms_of_maps(seen: Seen) -> Tensor:
+    """Of the differences of every map, averaged over maps and summed over four directions: (n,)."""
+    return torch.stack([_safe_root(d.square().sum((2, 3))).mean(1) for d in _differences(seen.variable)]).sum(0)
 
 
 def _absolute_differences(seen: Seen) -> Tensor:

@@ -164,6 +164,7 @@ class _Run:
             return LoopState(task.variable.tensors)
         checkpoint, generator_state = self.saved
         self.saved = None
+        task.variable.resize(checkpoint.record["loop"]["step"])
         state = LoopState.restore(task.variable.tensors, checkpoint.tensors, checkpoint.record["loop"])
         prefix = "extra."
         extras = {name[len(prefix) :]: t for name, t in checkpoint.tensors.items() if name.startswith(prefix)}

@@ -82,12 +82,14 @@ class PriorSettings:
         kind: "none", "diagonal", "laplace", "laplace-dct", "dense" or another registered kind of covariance.
         form: "nll", "typical", "kl" or "frobenius".
         weight: of the mean over layers.
+        summed: whether it is of their sum instead.
 
     """
 
     kind: PriorKind = "laplace"
     form: Form = "nll"
     weight: float = 0.5
+    summed: bool = False
 
     def __post_init__(self) -> None:
         check_prior(self.kind, self.form)
@@ -114,6 +116,12 @@ class LayerwiseSettings:
         input: weight of the statistics of what is sought.
         block_factor: in a block, ``statistics`` and ``input`` weigh ``number of blocks * block_factor`` times as much.
         variation: weight of the squared differences of neighbouring pixels, in the first block.
+        entry: steps and rate of the block whose inputs are sought; None for those of every block.
+        entry_side: side that these inputs begin with, to double on the way, where they are maps; None for whole ones.
+            The last step counts then, not the best.
+        refine_at: where statistics are compared in the refinement: "all" places that are watched, or the inputs of
+            "blocks" alone, without what is sought.
+        refine_variation: weight of the norms of differences of neighbours in maps, in the refinement.
         boosting: whether terms that grow above their first value gain weight.
         prior: the covariance prior.
         batch: most images inverted together; more are done in equal chunks.
@@ -133,6 +141,10 @@ class LayerwiseSettings:
     input: float = 0.25
     block_factor: float = 20.0
     variation: float = 0.0
+    entry: Schedule | None = None
+    entry_side: int | None = None
+    refine_at: Literal["all", "blocks"] = "all"
+    refine_variation: float = 0.0
     boosting: bool = True
     prior: PriorSettings = PriorSettings()
     batch: int = 4000
@@ -140,6 +152,8 @@ class LayerwiseSettings:
 
     def __post_init__(self) -> None:
         _check_batches(self.batch, self.micro_batch)
+        if self.entry_side is not None and self.entry_side < 1:
+            raise ValueError(f"entry_side must be at least 1, or null for whole maps, got {self.entry_side}")
         if self.statistics_form == "nll" and self.prior.kind == "none":
             raise ValueError(
                 "statistics_form 'nll' is the likelihood under the covariances of the prior, and prior.kind is none: "

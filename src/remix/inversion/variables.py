@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample, interpolate
 
-__all__ = ["Augmentation", "Render", "TensorVariable", "Variable"]
+__all__ = ["Augmentation", "GrowingVariable", "Render", "TensorVariable", "Variable"]
 
 Render = Callable[[list[Tensor], slice], tuple[Tensor, Tensor]]
 """From leaves and their part of the batch to the images (or block inputs) and what the network receives."""
@@ -42,6 +42,10 @@ class Variable(ABC):
     def commit(self) -> None:  # noqa: B027 (most have nothing else)
         """Make what else changed in the last rendering (such as running averages) permanent."""
 
+    def resize(self, step: int) -> bool:
+        """Bring the unknowns to the size that they have from this step on; whether that changed them."""
+        return False
+
     def extras(self) -> dict[str, Tensor]:
         """State besides the unknowns, for a checkpoint."""
         return {}
@@ -68,6 +72,44 @@ class TensorVariable(Variable):
     def leaves(self, part: slice) -> list[Tensor]:
         """The part's own tensor."""
         return [self.tensors[0][part].detach().requires_grad_()]
+
+
+class GrowingVariable(TensorVariable):
+    """Maps (N, C, h, w) that begin small and double their sides on the way; the network always sees them whole.
+
+    Args:
+        start: as small as they begin.
+        whole: (H, W) that they grow to.
+        steps: of the optimisation; each size has an equal share of them.
+
+    """
+
+    def __init__(self, start: Tensor, whole: tuple[int, int], steps: int) -> None:
+        super().__init__(start)
+        self.whole, self.steps = whole, steps
+        sizes = [(min(start.shape[2], whole[0]), min(start.shape[3], whole[1]))]
+        while sizes[-1] != whole:
+            sizes.append((min(2 * sizes[-1][0], whole[0]), min(2 * sizes[-1][1], whole[1])))
+        self.sizes = sizes
+
+    def resize(self, step: int) -> bool:
+        """Enlarge them where it is time."""
+        size = self.sizes[min(step * len(self.sizes) // self.steps, len(self.sizes) - 1)]
+        if tuple(self.tensors[0].shape[2:]) == size:
+            return False
+        self.tensors = [interpolate(self.tensors[0].detach(), size, mode="bicubic", align_corners=False)]
+        return True
+
+    def draw(self, generator: torch.Generator) -> Render:
+        """Nothing is random."""
+
+        def render(leaves: list[Tensor], part: slice) -> tuple[Tensor, Tensor]:
+            found = leaves[0]
+            if tuple(found.shape[2:]) != self.whole:
+                found = interpolate(found, self.whole, mode="bicubic", align_corners=False)
+            return found, found
+
+        return render
 
 
 @dataclass(frozen=True)

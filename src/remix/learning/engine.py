@@ -211,6 +211,7 @@ class Engine:
         if task.labels.start != known and not self.method.keeps_images:
             raise ValueError(f"the next task must begin with label {known}, this one has {task.labels}")
         self.teacher = self.frozen_student() if self.tasks else None
+        self.backbone.begin_task(self.tasks)
         names = task.classes[known:] if self.method.keeps_images else task.classes
         if names:  # further images of known classes bring no new ones
             self.student.head.grow(names, generator=self.generator)
@@ -236,11 +237,22 @@ class Engine:
             self.monitor,
             self.best,
             self.adapt_batchnorm,
+            self._where_not_finite,
         )
         work = stage.start(self)
         networks = {"student": self.student, **({"teacher": self.teacher} if self.teacher else {}), **self.modules}
         trainer.run(stage.name, stage.training, work, networks, self.stage_state, safe_point)
         self.stage_state = StageState()
+
+    def _where_not_finite(self, items: Items) -> str:
+        """In words: the first block of the student whose output for these items is not."""
+        x, start = items
+        with evaluating(self.student):
+            for block in self.backbone.blocks()[start:]:
+                x = block(x)
+                if not bool(torch.isfinite(x).all()):
+                    return f", the output of block {block.name!r} already"
+        return ""
 
     def _remember(self, task: Task) -> None:
         counts = task.train.counts()

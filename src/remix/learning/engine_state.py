@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -31,7 +32,9 @@ def engine_tensors(engine: Engine) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
     """
     tensors: dict[str, Tensor] = {"generator": engine.generator.get_state(), "counts": engine.counts.counts}
-    tensors |= _named("student", engine.student.state_dict())
+    frozen = _frozen(engine)
+    own = {name: tensor for name, tensor in engine.student.state_dict().items() if name not in frozen}
+    tensors |= _named("student", own)
     if engine.teacher is not None:
         tensors |= _named("teacher", saved_state(engine.teacher, engine.student))
     kept, memory = engine.memory.to_tensors()
@@ -51,6 +54,10 @@ def engine_tensors(engine: Engine) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "epoch": engine.stage_state.epoch,
         "optimiser": len(engine.stage_state.optimiser),
     }
+    if frozen:
+        record["frozen"] = _checksum(frozen)
+    if getattr(engine.replay, "replacement", False):
+        record["replacement"] = True
     return tensors, record
 
 
@@ -95,7 +102,10 @@ def _restore(
             raise ValueError(f"{key} must be a whole number from 0 up")
     if record.get("momentum"):
         raise ValueError("an earlier version of remix saved it within a stage; begin that run anew (--overwrite)")
-    _load(engine.student, record["student"], _part(tensors, "student"))
+    frozen = _frozen(engine) if record.get("frozen") is not None else {}
+    if frozen and record["frozen"] != _checksum(frozen):
+        raise ValueError("it was saved without what never learns, and that is not what it was: are the weights others?")
+    _load(engine.student, record["student"], _part(tensors, "student"), frozen.keys())
     engine.teacher = None
     if record["teacher"] is not None:
         engine.teacher = engine.frozen_student()
@@ -118,8 +128,27 @@ def _restore(
     if record["replay"] is not None and record["replay"] is not False:  # 0 is where it starts
         moved = {name: tensor.to(device) for name, tensor in replay.items()}
         start = range(len(engine.backbone.blocks()))[0 if record["replay"] is True else record["replay"]]
-        engine.replay = TensorReplay(**moved, start=start) if moved else engine.method.restore_replay(engine)
+        drawn = bool(record.get("replacement"))
+        restored = TensorReplay(**moved, start=start, replacement=drawn) if moved else None
+        engine.replay = restored or engine.method.restore_replay(engine)
     engine.generator.set_state(tensors["generator"])
+
+
+def _frozen(engine: Engine) -> dict[str, Tensor]:
+    """Parameters of the student that no method changes: around adapters. Who begins the run anew has them."""
+    learning = {id(parameter) for module in engine.backbone.trainable() for parameter in module.parameters()}
+    return {
+        f"backbone.{name}": parameter
+        for name, parameter in engine.backbone.named_parameters()
+        if id(parameter) not in learning
+    }
+
+
+def _checksum(parameters: Mapping[str, Tensor]) -> int:
+    found = 0
+    for name, parameter in parameters.items():
+        found = zlib.crc32(parameter.detach().cpu().contiguous().numpy().tobytes(), zlib.crc32(name.encode(), found))
+    return found
 
 
 def _load(network: Classifier, head: Any, state: dict[str, Tensor], shared: Collection[str] = ()) -> None:

@@ -17,6 +17,9 @@ from remix.networks.probe import evaluating
 __all__ = ["FrozenMaps", "GeneratorReplay", "Replay", "Replayed", "TensorReplay"]
 
 
+_LARGE = 3 * 64 * 64  # numbers of a pseudo-sample: fewer of larger ones go through a network at once
+
+
 class Replayed(NamedTuple):
     """Pseudo-samples as the network receives them, their labels (N,), the old model's logits (N, K)."""
 
@@ -51,29 +54,36 @@ class TensorReplay:
         labels: (N,).
         logits: of the old model, (N, K).
         start: the block that receives them.
+        replacement: whether they are drawn with replacement instead.
 
     """
 
-    def __init__(self, images: Tensor, labels: Tensor, logits: Tensor, start: int = 0) -> None:
+    def __init__(
+        self, images: Tensor, labels: Tensor, logits: Tensor, start: int = 0, replacement: bool = False
+    ) -> None:
         if not len(images) == len(labels) == len(logits) > 0:
             raise ValueError(f"a replay buffer needs samples, got {len(images)}, {len(labels)} and {len(logits)}")
         self.images, self.labels, self.logits, self.start = images.half(), labels, logits, start
+        self.replacement = replacement
         self._order = torch.arange(len(labels))
         self._next = 0
 
     @classmethod
-    def of(cls, items: Items, labels: Tensor, teacher: Classifier, batch: int = 500) -> TensorReplay:
+    def of(
+        cls, items: Items, labels: Tensor, teacher: Classifier, batch: int = 500, replacement: bool = False
+    ) -> TensorReplay:
         """With the teacher's logits of the pseudo-samples as they are held."""
         images = items.x.half()
+        batch = max(1, min(batch, batch * _LARGE // images[0].numel()))
         with torch.no_grad(), evaluating(teacher):
             logits = torch.cat([teacher(part.to(torch.float32), items.start) for part in images.split(batch)])
-        return cls(images, labels, logits, items.start)
+        return cls(images, labels, logits, items.start, replacement)
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def __getitem__(self, part: slice) -> TensorReplay:
-        return TensorReplay(self.images[part], self.labels[part], self.logits[part], self.start)
+        return TensorReplay(self.images[part], self.labels[part], self.logits[part], self.start, self.replacement)
 
     def start_epoch(self, generator: torch.Generator) -> None:
         """A new random order."""
@@ -82,6 +92,10 @@ class TensorReplay:
 
     def draw(self, count: int, generator: torch.Generator) -> Replayed:
         """The next ones of the order, which begins again when it is through."""
+        if self.replacement:
+            rows = torch.randint(len(self), (count,), generator=generator, device=generator.device)
+            rows = rows.to(self.labels.device)
+            return Replayed(self._items(self.images[rows]), self.labels[rows], self.logits[rows])
         places = torch.arange(self._next, self._next + count) % len(self)
         self._next = (self._next + count) % len(self)
         rows = self._order.to("cpu")[places].to(self.labels.device)

@@ -171,6 +171,8 @@ class LossScales:
         head: of the cross entropy on detached features (lambda_ft; 1.0 in runs of 20 tasks, R-DFCIL has 0).
         hard: of the hard distillation of old logits (lambda_hkd).
         relational: of the angle loss (lambda_rkd).
+        text: of the distillation of the texts of old classes, of a text head that learns (lambda_tkd).
+        head_follows: whether the weight ``head`` follows the numbers of classes; for CLIP it does not.
 
     Raises:
         ValueError: if a weight is negative or not finite.
@@ -181,9 +183,11 @@ class LossScales:
     head: float = 1.5
     hard: float = 0.15
     relational: float = 0.5
+    text: float = 0.0
+    head_follows: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("local", "head", "hard", "relational"):
+        for name in ("local", "head", "hard", "relational", "text"):
             weight = getattr(self, name)
             if not (weight >= 0 and math.isfinite(weight)):
                 raise ValueError(f"the weight {name} must be finite and not negative, got {weight}")
@@ -207,9 +211,11 @@ class LossScales:
         learning, keeping = (1 + 1 / alpha) / beta, alpha * beta
         return LossScales(
             local=self.local * learning,
-            head=self.head * learning,
+            head=self.head * (learning if self.head_follows else 1),
             hard=self.hard * keeping,
             relational=self.relational * keeping,
+            text=self.text * keeping,
+            head_follows=self.head_follows,
         )
 
 

@@ -61,6 +61,9 @@ class Method(ABC):
     named: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Settings that have a name, by what they change of the defaults; such a method has a field ``setting``."""
 
+    transformers: ClassVar[bool] = False
+    """Whether it is for transformers alone: it learns adapters or prompts, or reads the names of classes."""
+
     carried: ClassVar[tuple[str, ...]] = ()
     """Names of modules that are kept from task to task."""
 
@@ -101,6 +104,10 @@ class Method(ABC):
                 f"the method {self.name} compares the logits of all classes, and a head of the kind {asked!r} gives "
                 "those of one task: begin with another head"
             )
+        return asked
+
+    def adapter_kind(self, asked: str | None) -> str | None:
+        """What is plugged into a transformer that it learns with, where this is asked for: that, for most."""
         return asked
 
     def check_tasks(self, tasks: Sequence[Sequence[str]]) -> None:  # noqa: B027 (most can learn any)

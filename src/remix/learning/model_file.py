@@ -221,8 +221,9 @@ def _check_weights(tensors: Mapping[str, StoredTensor], content: Any) -> None:
     expected = {
         f"backbone.{key}": (_dtype(tensor), tuple(tensor.shape)) for key, tensor in outline.state_dict().items()
     }
-    shapes = head_class_of(content["head"]).shapes(outline.feature_dim, content["head"])
-    expected |= {f"head.{key}": ("F32", shape) for key, shape in shapes.items()}
+    head = head_class_of(content["head"])
+    shapes = head.shapes(outline.feature_dim, content["head"])
+    expected |= {f"head.{key}": ("I64" if key.endswith(head.counts) else "F32", shape) for key, shape in shapes.items()}
     weights = {key.removeprefix("network/"): tensor for key, tensor in tensors.items() if key.startswith("network/")}
     for key, (dtype, shape) in expected.items():
         if key not in weights:

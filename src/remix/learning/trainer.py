@@ -119,6 +119,7 @@ class Trainer:
         monitor: told of batches and epochs.
         best: keeps the best epoch of every stage, where there is something to judge by.
         adapt_batchnorm: whether the BatchNorm statistics of what learns follow the data.
+        locate: where numbers of these items stop being finite, in words; nothing if nowhere.
 
     """
 
@@ -131,6 +132,7 @@ class Trainer:
     monitor: Monitor
     best: BestEpoch | None = None
     adapt_batchnorm: bool = True
+    locate: Callable[[Items], str] = lambda items: ""
 
     def run(
         self,
@@ -169,7 +171,7 @@ class Trainer:
             while state.epoch < training.epochs:
                 terms, seconds = self._epoch(name, training, work, optimiser, parameters, state.epoch)
                 state.optimiser = training.state(optimiser, learned)
-                rate = training.rate(state.epoch, 0.5)
+                rate = training.rate(state.epoch, 0.5, self.batches)
                 self.monitor.epoch(EpochReport(name, state.epoch, training.epochs, rate, terms, seconds))
                 state.epoch += 1
                 after_epoch()
@@ -195,7 +197,7 @@ class Trainer:
         totals: dict[str, float] = {}
         seen: dict[str, int] = {}  # images that a term was of: it need not be in every batch
         for number, (real, labels) in enumerate(self.data(self.generator)):
-            training.set_rate(optimiser, epoch, (number + 0.5) / self.batches)
+            training.set_rate(optimiser, epoch, (number + 0.5) / self.batches, self.batches)
             replayed = None if self.replay is None else self.replay.draw(len(labels), self.generator)
             self.counts.add(labels)
             if replayed is not None:
@@ -204,7 +206,7 @@ class Trainer:
                 terms = work.losses(Batch(real, labels, replayed))
             values = torch.stack([term.detach() for term in terms.values()]).tolist()
             found = dict(zip(terms, values, strict=True))
-            _require_finite(found, stage, epoch)
+            _require_finite(found, stage, epoch, lambda items=real: self.locate(items))  # type: ignore[misc]
             optimiser.zero_grad(set_to_none=True)
             torch.stack([term for term in terms.values() if term.requires_grad]).sum().backward()
             self.team.average_gradients(parameters)
@@ -219,12 +221,12 @@ class Trainer:
         return means, time.perf_counter() - begin
 
 
-def _require_finite(terms: dict[str, float], stage: str, epoch: int) -> None:
+def _require_finite(terms: dict[str, float], stage: str, epoch: int, locate: Callable[[], str]) -> None:
     bad = [name for name, value in terms.items() if value != value or value in (float("inf"), float("-inf"))]
     if bad:
         raise TrainingStoppedError(
-            f"the loss is not finite: {bad[0]} became {terms[bad[0]]} in epoch {epoch + 1} of stage {stage!r}; "
-            "try a smaller learning rate"
+            f"the loss is not finite: {bad[0]} became {terms[bad[0]]} in epoch {epoch + 1} of stage {stage!r}"
+            f"{locate()}; try a smaller learning rate"
         )
 
 

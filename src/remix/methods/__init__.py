@@ -5,6 +5,7 @@ from remix.methods import finetune, joint, lwf, ssre, praka  # noqa: F401  # iso
 from remix.methods import deepinversion, deepinversion_noise, abd, dcmi, rdfcil, pmi, remix  # noqa: F401  # isort: skip
 from remix.methods import ldc, efcpp, adagauss, drift  # noqa: F401  # isort: skip
 from remix.methods import ncm, lda, fecam, ranpac, auto  # noqa: F401  # isort: skip
+from remix.methods import zs_clip, vpt, coda_p, moe_adapter, attriclip  # noqa: F401  # isort: skip
 from remix.methods.plain import first_task
 from remix.methods.registry import create_method, list_methods, method, method_class
 

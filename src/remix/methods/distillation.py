@@ -16,9 +16,9 @@ from remix.learning.losses import (
 )
 from remix.learning.relational import RelationalProjectors
 from remix.learning.stage import Batch, Losses, Work
-from remix.networks import Items
+from remix.networks import Items, TextHead
 
-__all__ = ["PROJECTORS", "balance_head", "balance_head_by_formula", "distil", "projectors"]
+__all__ = ["PROJECTORS", "balance_head", "balance_head_by_formula", "distil", "distil_texts", "projectors"]
 
 PROJECTORS = "projectors"
 """Name of the projectors among the engine's modules."""
@@ -67,6 +67,39 @@ def distil(
         if scales.head:
             labels = torch.cat([batch.labels, replayed.labels])
             found["head"] = scales.head * head_cross_entropy(head, torch.cat([real, pseudo]), labels)
+        return found
+
+    return losses
+
+
+def distil_texts(engine: Engine, scales: LossScales) -> Losses:
+    """The same for a head of texts, which are gone through once for all terms; angles are not compared.
+
+    Args:
+        engine: in a later task, with a text head.
+        scales: weights, already those of this task. Texts are compared where they learn.
+
+    """
+    teacher, old, head = engine.teacher, engine.old_classes, engine.student.head
+    assert teacher is not None
+    assert isinstance(head, TextHead)
+    assert isinstance(teacher.head, TextHead)
+    with torch.no_grad():
+        before = teacher.head.vectors()
+
+    def losses(batch: Batch) -> dict[str, Tensor]:
+        assert batch.replayed is not None
+        real, pseudo = engine.pooled(batch.real), engine.pooled(batch.replayed.items)
+        vectors = head.vectors()
+        found = {
+            "local": scales.local * local_cross_entropy(head.scores(real, vectors), batch.labels, old),
+            "hard": scales.hard * hard_distillation(head.scores(pseudo, vectors), batch.replayed.logits),
+        }
+        if scales.text and vectors.requires_grad:
+            found["text"] = scales.text * (vectors[:old] - before).abs().mean()
+        if scales.head and vectors.requires_grad:
+            features, labels = torch.cat([real, pseudo]), torch.cat([batch.labels, batch.replayed.labels])
+            found["head"] = scales.head * head_cross_entropy(lambda x: head.scores(x, vectors), features, labels)
         return found
 
     return losses

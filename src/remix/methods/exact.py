@@ -121,6 +121,14 @@ class Exact(Method):
 
     # --- as a method ---
 
+    def head_kind(self, asked: str) -> str:
+        """Its own, in the place of any other: the names of classes tell it nothing."""
+        return super().head_kind("linear" if asked == "text" else asked)
+
+    def adapter_kind(self, asked: str | None) -> str | None:
+        """None: the network stays as it is."""
+        return None
+
     def on_trained(self) -> Self:
         """Without training."""
         return replace(self, first=Training(0, 0.0))

@@ -14,6 +14,7 @@ from remix.inversion import (
     LayerwiseSettings,
     PriorSettings,
     Targets,
+    balanced_labels,
     feature_targets,
     invert_layerwise,
     random_labels,
@@ -24,13 +25,13 @@ from remix.learning.losses import LossScales
 from remix.learning.method import Method, Step
 from remix.learning.stage import Stage, Training, Work
 from remix.methods import named_settings
-from remix.methods.distillation import balance_head, balance_head_by_formula, distil, projectors
+from remix.methods.distillation import balance_head, balance_head_by_formula, distil, distil_texts, projectors
 from remix.methods.drifted import balance_head_on_gaussians, drifted_gaussians, shifted_gaussians
 from remix.methods.extending import extending_stages, remember_extension
 from remix.methods.named_settings import Setting
 from remix.methods.plain import FIRST, check_prior_kind, first_task
 from remix.methods.registry import method
-from remix.networks import Backbone, Items
+from remix.networks import Backbone, Items, TextHead
 from remix.statistics import (
     ClassGaussians,
     ClassMeter,
@@ -56,7 +57,7 @@ class Pmi(Method):
     """PMI: the old model is inverted layer by layer towards features of the old classes; training unfreezes in stages.
 
     Args:
-        setting: the name of the settings that these began with: "paper", "code" (the defaults) or "ours"; see
+        setting: the name of the settings that these began with: "paper", "code" (the defaults), "ours" or "clip"; see
             docs/methods.md. ``create_method(name, setting=...)``, presets and --set give all that belongs to a name.
         first: training of the first task.
         head: of the newest classifier alone, in later tasks.
@@ -71,12 +72,16 @@ class Pmi(Method):
         augment_replay: whether pseudo-samples are cropped and mirrored at random, as real images are.
         follow: how the Gaussians of old classes follow the network: measured again on its "dreams"; moved with the
             "drift" of the features of new images (then they have correlations, and all classifiers are balanced on
-            draws from them instead of on pseudo-samples); or moved and scaled by the "shift" of the features of dreams,
-            for few images.
+            draws from them instead of on pseudo-samples); moved and scaled by the "shift" of the features of dreams,
+            for few images; or "kept" as they are.
         bounded: whether classifiers learn no faster than the length of features allows; for features of large networks.
         scales: weights of the losses before they follow the numbers of classes.
         samples: pseudo-samples, besides those per task.
         samples_per_task: more of them for every task learned before.
+        balanced: whether all old classes have equally many, as far as possible, instead of each the same chance.
+        replacement: whether they are drawn from with replacement.
+        depth: number of the block whose inputs are dreamed: 0 for images, 1 for what leaves a patch embedding. Nothing
+            before it may learn.
         spread: how far target features lie from the mean of their class, in its standard deviations. A class that was
             measured on a few dozen images is wider than it looks, and dreams in its middle leave too much room to the
             new classes.
@@ -103,11 +108,14 @@ class Pmi(Method):
     balance_distils: bool = True
     together: bool = False
     augment_replay: bool = False
-    follow: Literal["dreams", "drift", "shift"] = "dreams"
+    follow: Literal["dreams", "drift", "shift", "kept"] = "dreams"
     bounded: bool = False
     scales: LossScales = LossScales()
     samples: int = 3000
     samples_per_task: int = 2000
+    balanced: bool = False
+    replacement: bool = False
+    depth: int = 0
     spread: float = 1.0
     selection: bool = True
     selectors: SelectorRecipe = SelectorRecipe()
@@ -120,16 +128,34 @@ class Pmi(Method):
                 "samples and samples_per_task must not be negative, and one of them above 0, got "
                 f"{self.samples} and {self.samples_per_task}"
             )
+        if self.depth < 0:
+            raise ValueError(f"depth must be 0, for images, or the number of a block, got {self.depth}")
         if not self.spread > 0:
             raise ValueError(f"spread must be above 0, got {self.spread}")
 
     def check(self, backbone: Backbone, start: int = 0) -> None:
-        """No covariances are measured, so no prior can have them."""
+        """No covariances are measured, so no prior can have them; nothing learns before what is dreamed."""
         check_prior_kind(self.name, self.inversion.prior)
+        self.check_depth(backbone)
+
+    def check_depth(self, backbone: Backbone) -> None:
+        """Whether all that learns comes behind what is dreamed. Raises ValueError if not."""
+        blocks = backbone.blocks()
+        before = {id(p) for block in blocks[: self.depth] for p in block.module.parameters()}
+        learning = {id(p) for module in backbone.trainable() for p in module.parameters()}
+        if self.depth >= len(blocks) or before & learning:
+            raise ValueError(
+                f"with depth={self.depth} the inputs of a block are dreamed before which nothing may learn: begin with "
+                "a transformer and adapters (network.options.adapter=moe), or set settings.depth=0"
+            )
+
+    def entered(self, engine: Engine) -> int:
+        """The block whose inputs are dreamed."""
+        return max(engine.start, self.depth)
 
     def begin(self, engine: Engine) -> None:
         """Of statistics that may be of the whole network or of another method, keep those that are measured here."""
-        meters = self.layer_meters(engine.backbone, engine.start)
+        meters = self.layer_meters(engine.backbone, self.entered(engine))
         found = [meter.as_measured(layer) for layer in engine.memory.layers.values() for meter in meters]
         engine.memory.layers = {layer.key: layer for layer in found if layer is not None}
 
@@ -149,14 +175,16 @@ class Pmi(Method):
         )
         if not dream.finished:
             raise InterruptedInversion(dream.checkpoint)
-        items = Items(dream.images, engine.start)
-        return TensorReplay.of(items, dream.labels.to(dream.images.device), teacher)
+        items = Items(dream.images, self.entered(engine))
+        labels = dream.labels.to(dream.images.device)
+        return TensorReplay.of(items, labels, teacher, replacement=self.replacement)
 
     def targets(self, engine: Engine) -> Targets:
-        """Every old class with the same chance, its features from its Gaussian."""
+        """Every old class with the same chance, or equally often; its features from its Gaussian."""
         gaussians, selectors = engine.memory.gaussians, engine.memory.selectors if self.selection else None
         assert gaussians is not None
-        labels = random_labels(range(engine.old_classes), self._count(engine.tasks), engine.generator)
+        old, count = range(engine.old_classes), self._count(engine.tasks)
+        labels = balanced_labels(old, count) if self.balanced else random_labels(old, count, engine.generator)
         wide = gaussians if self.spread == 1 else replace(gaussians, std=self.spread * gaussians.std)
         recipe = self.selectors
         return feature_targets(labels, wide, selectors, engine.generator, score=recipe.score, pool=recipe.pool)
@@ -174,7 +202,7 @@ class Pmi(Method):
         """What the inversion may know: the old model and the statistics of its blocks' inputs."""
         teacher = engine.teacher
         assert teacher is not None
-        return Knowledge(teacher.backbone, engine.memory.layers, teacher.head, start=engine.start)
+        return Knowledge(teacher.backbone, engine.memory.layers, teacher.head, start=self.entered(engine))
 
     # --- training ---
 
@@ -195,6 +223,9 @@ class Pmi(Method):
     def _distil(self, engine: Engine, blocks: int | None, relational: bool = True) -> Work:
         """The newest classifier and so many of the last blocks, or all that learns."""
         scales = self.scales.for_task(engine.new_classes, engine.old_classes)
+        relational = relational and scales.relational > 0
+        if isinstance(engine.student.head, TextHead):
+            return Work([engine.student.head.newest(), *engine.learning()], distil_texts(engine, scales))
         losses = distil(engine, scales, relational, together=self.together, augment=self.augment_replay)
         modules = engine.learning()
         if blocks is not None:
@@ -218,12 +249,12 @@ class Pmi(Method):
         """Class Gaussians (of old classes as `follow` says), selectors and what the blocks receive."""
         memory, replay = engine.memory, engine.replay
         classes = self._class_meter(engine, correlated=self.follow == "drift")
-        meters = self.layer_meters(engine.backbone, engine.start)
+        meters = self.layer_meters(engine.backbone, self.entered(engine))
         images = engine.images(data, engine.generator if self.measure_augmented else None)
         run_meters(engine.backbone, images, [classes, *meters])
         layers = {key: layer for meter in meters for key, layer in meter.statistics().items()}
         gaussians, features = classes.gaussians(), classes.features() if self.selection else {}
-        if isinstance(replay, TensorReplay):
+        if isinstance(replay, TensorReplay) and (self.follow != "kept" or engine.step == "extend"):
             past = self._class_meter(engine)
             run_meters(engine.backbone, replay.batches(500), [past])
             followed = self._followed(engine, past.gaussians())

@@ -51,6 +51,7 @@ class Remix(Pmi):
 
     def check(self, backbone: Backbone, start: int = 0) -> None:
         """Whether covariances of this kind can be measured on what the prior looks at."""
+        self.check_depth(backbone)
         kind, form = self.inversion.prior.kind, self.inversion.prior.form
         if form == "frobenius" and (kind == "none" or self.view == "map"):
             raise ValueError(
@@ -74,7 +75,7 @@ class Remix(Pmi):
         assert teacher is not None
         layers = rescale_to_batchnorm(engine.memory.layers, teacher.backbone)
         prior = [key for key, layer in layers.items() if self._covariance in layer.covariances]
-        return Knowledge(teacher.backbone, layers, teacher.head, prior or None, engine.start)
+        return Knowledge(teacher.backbone, layers, teacher.head, prior or None, self.entered(engine))
 
     def layer_meters(self, backbone: Backbone, start: int) -> list[LayerMeter]:
         """As PMI, and covariances of what the network watches or of whole maps."""

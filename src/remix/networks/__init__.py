@@ -1,6 +1,7 @@
 """Backbones that can be cut into blocks, and heads that can grow."""
 
 from remix.networks.adapt import ModuleBackbone, as_backbone
+from remix.networks.attribute_head import AttributeHead
 from remix.networks.backbone import Backbone, Block, Items, average_pool
 from remix.networks.cifar_resnet import CifarResNet
 from remix.networks.convnet import ConvNet
@@ -30,12 +31,14 @@ from remix.networks.registry import (
     seeded_backbone,
 )
 from remix.networks.routed_head import RoutedHead
+from remix.networks.text_head import TextHead
 from remix.networks.text_tower import TextTower, open_text_tower
 from remix.networks.transformer import Transformer
 from remix.networks.views import View, as_view, list_views
 from remix.networks.weights import file_options, load_classifier, load_weights, read_weights
 
 __all__ = [
+    "AttributeHead",
     "Backbone",
     "Block",
     "CifarResNet",
@@ -55,6 +58,7 @@ __all__ = [
     "OpenedNetwork",
     "Point",
     "RoutedHead",
+    "TextHead",
     "TextTower",
     "Transformer",
     "View",

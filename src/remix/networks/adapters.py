@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from remix.networks.prompts import CodaPrompts, DeepPrompts, PassedQuery
+from remix.networks.transformer_layer import TransformerLayer
 from remix.support.text import did_you_mean
 
-__all__ = ["ADAPTERS", "MoEAdapter", "create_adapter"]
+__all__ = ["ADAPTERS", "MoEAdapter", "plug_in"]
 
 _HIDDEN, _SCALE, _DROPOUT, _LEAST_NOISE = 64, 0.1, 0.1, 0.01
 
@@ -67,13 +70,27 @@ class MoEAdapter(nn.Module):
         return torch.Generator(device).manual_seed(int(self.draws))
 
 
-ADAPTERS = {"moe": MoEAdapter}
-"""By name."""
+ADAPTERS = ("moe", "prompts", "deep-prompts", "coda")
+"""Names of what can be plugged into a transformer: mixtures of adapters; prompts before the first layer, of every
+layer, or put together for every image in the first five (CODA-P)."""
+
+_CODA_LAYERS = 5
 
 
-def create_adapter(name: str, width: int) -> nn.Module:
-    """An adapter of this name. Raises ValueError for one that there is not."""
+def plug_in(name: str, layers: Sequence[TransformerLayer], width: int) -> None:
+    """Give layers what the name says; "prompts" are no layer's.
+
+    Raises:
+        ValueError: for a name that there is not.
+
+    """
     if name not in ADAPTERS:
         hint = did_you_mean(name, ADAPTERS)
         raise ValueError(f"there is no adapter {name[:60]!r}{hint}; there are: {', '.join(ADAPTERS)}")
-    return ADAPTERS[name](width)
+    for number, layer in enumerate(layers):
+        if name == "moe":
+            layer.adapter = MoEAdapter(width)
+        elif name == "deep-prompts":
+            layer.prompts = DeepPrompts(width)
+        elif name == "coda":
+            layer.prompts = CodaPrompts(width) if number < _CODA_LAYERS else PassedQuery()

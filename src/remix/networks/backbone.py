@@ -70,6 +70,9 @@ class Backbone(nn.Module):
         """What learns when all from block ``start`` on may: those blocks, unless most of a network stays as it is."""
         return [block.module for block in self.blocks()[start:]]
 
+    def begin_task(self, task: int) -> None:
+        """New classes are about to be learned, in a task counted from 0: what keeps a part for each makes room."""
+
     @property
     def has_batchnorm(self) -> bool:
         """Whether it has BatchNorm layers that keep running statistics."""

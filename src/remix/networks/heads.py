@@ -29,12 +29,14 @@ class Head(nn.Module):
     Attributes:
         kind: the name that it is registered under.
         all_tasks: whether classes of all tasks can be told apart by their logits, as training over all of them needs.
+        counts: what the names of those of its weights end with that are whole numbers.
         feature_dim: length of a pooled feature, or of those of several blocks side by side.
 
     """
 
     kind: ClassVar[str] = ""
     all_tasks: ClassVar[bool] = True
+    counts: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, feature_dim: int) -> None:
         super().__init__()
@@ -63,6 +65,9 @@ class Head(nn.Module):
     @abstractmethod
     def grow(self, names: Sequence[str], *, generator: torch.Generator | None = None) -> None:
         """Add the classes of a new task; what is there of old ones stays. Raises ValueError for no names."""
+
+    def check_names(self, names: Sequence[str]) -> None:
+        """Whether classes of these names can be added one day. Raises ValueError if not."""
 
     @abstractmethod
     def newest(self) -> nn.Module:

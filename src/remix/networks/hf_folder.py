@@ -13,7 +13,7 @@ from PIL import Image
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from remix.data import DataError, Preprocessing
+from remix.data import DataError, Preprocessing, in_data_folder
 from remix.networks.heads import LinearHead
 from remix.networks.registry import register_backbone
 from remix.networks.transformer import KINDS, Kind, Transformer, architecture
@@ -21,8 +21,8 @@ from remix.networks.weights import check_numbers
 from remix.support.global_random import undisturbed
 
 __all__ = [
-    "ImageModel", "MissingPackageError", "from_folder", "library", "load_pretrained", "open_image_model", "quiet",
-    "read_config",
+    "ImageModel", "MissingPackageError", "from_folder", "library", "load_pretrained", "open_image_model", "own_name",
+    "quiet", "read_config",
 ]  # fmt: skip
 
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
@@ -90,15 +90,17 @@ def open_image_model(
     view: str = "token-positions",
     size: int | None = None,
     adapter: str | None = None,
+    seed: int = 0,
 ) -> ImageModel:
     """Read a ViT, DeiT, DINOv2 or CLIP.
 
     Args:
-        place: a folder as `transformers` saves it, or the name of one on the hub.
+        place: a folder as `transformers` saves it, here or in the data folder, or the name of one on the hub.
         input_shape: (C, H, W) of one image; by default what the folder prepares images to.
         view: see `Transformer`.
         size: side of square images, instead of ``input_shape``.
-        adapter: see `Transformer`; it begins as one that adds nothing.
+        adapter: see `Transformer`.
+        seed: of the adapter's weights.
 
     Raises:
         MissingPackageError: without `transformers`.
@@ -106,6 +108,7 @@ def open_image_model(
         ValueError: if it is no such model, has no safetensors weights, or weights that do not fit.
 
     """
+    place = in_data_folder(place)
     told = read_config(place)
     config = getattr(told, "vision_config", told)
     if config is not told:
@@ -123,7 +126,7 @@ def open_image_model(
     options: dict[str, Any] = {"config": architecture(config), "input_shape": tuple(shape), "view": view}
     if adapter is not None:
         options["adapter"] = adapter
-    with undisturbed(0):
+    with undisturbed(seed):
         backbone = Transformer(**options)
     state = _state(kind, model)
     check_numbers(state)
@@ -146,7 +149,7 @@ def read_config(place: str, kinds: tuple[str, ...] = (*KINDS, "clip")) -> Any:
         what = "no folder here and no model of the hub" if folder is None else "no model"
         raise ValueError(f"{place} is {what} that can be read: {_first_line(error)}") from error
     if config.model_type not in kinds:
-        known = "vit, deit, dinov2 and clip" if "vit" in kinds else "clip"
+        known = "vit, deit, dinov2 and clip" if "vit" in kinds else "clip and bert"
         raise ValueError(f"{place} holds a model of the kind {config.model_type!r}; those that can be used are {known}")
     return config
 
@@ -253,16 +256,18 @@ def _state(kind: Kind, model: Any) -> dict[str, Tensor]:
         layers = tower.encoder.layer if kind.module == "dinov2" else tower.layers
     state = {f"{name}.{key}": value for name, part in parts.items() for key, value in part.state_dict().items()}
     for number, layer in enumerate(layers):
-        state |= {f"layers.{number}.{_own_name(key)}": value for key, value in layer.state_dict().items()}
+        state |= {f"layers.{number}.{own_name(key)}": value for key, value in layer.state_dict().items()}
     return state | {"pre.tokens": tokens.detach(), "pre.positions": positions.detach()}
 
 
 def _own_adapters(backbone: Transformer) -> dict[str, Tensor]:
     """Which no folder has."""
-    return {key: value for key, value in backbone.state_dict().items() if ".adapter." in key}
+    parts = (".adapter.", ".prompts.")
+    return {key: value for key, value in backbone.state_dict().items() if any(part in key for part in parts)}
 
 
-def _own_name(key: str) -> str:
+def own_name(key: str) -> str:
+    """A part of a layer of `transformers` by its name in `TransformerLayer`."""
     return ".".join(_LAYER.get(part, part) for part in key.removesuffix(".lambda1").split("."))
 
 

@@ -75,7 +75,7 @@ def open_network(
 
     """
     if name.startswith("hf:"):
-        return _open_folder(name, options or {}, weights, size, mean, std)
+        return _open_folder(name, options or {}, weights, size, mean, std, seed)
     chosen: dict[str, Any] = {**(file_options(name, weights) if weights is not None else {}), **(options or {})}
     if size is not None:
         _check_size(size)
@@ -100,6 +100,7 @@ def _open_folder(
     size: int | None,
     mean: Sequence[float] | None,
     std: Sequence[float] | None,
+    seed: int,
 ) -> OpenedNetwork:
     """A network of the `transformers` library."""
     if weights is not None:
@@ -109,7 +110,7 @@ def _open_folder(
     if size is not None:
         _check_size(size)
     place = name.removeprefix("hf:")
-    found = open_image_model(place, **options, size=size)
+    found = open_image_model(place, **options, size=size, seed=seed)
     _, height, _ = found.backbone.input_shape
     usual = found.preprocessing
     preprocessing = replace(usual, size=height, mean=tuple(mean or usual.mean), std=tuple(std or usual.std))

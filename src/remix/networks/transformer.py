@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from remix.data import CLIP, IMAGENET, Normalisation
-from remix.networks.adapters import create_adapter
+from remix.networks.adapters import plug_in
 from remix.networks.backbone import Backbone, Block
 from remix.networks.hooks import Point
+from remix.networks.prompts import CodaPrompts, VisualPrompts
 from remix.networks.registry import register_backbone
 from remix.networks.transformer_layer import TransformerLayer
 from remix.networks.views import CHANNELS, View, as_view
@@ -82,11 +83,14 @@ class Transformer(Backbone):
     Block 0 gives maps (N, D, H / patch, W / patch), the following tokens (N, L, D), the last the pooled feature (N, F).
     Images of any size that patches fit into are taken: positions are interpolated.
 
+    Attributes:
+        adapter: the name of what is plugged in, or None.
+
     Args:
         config: JSON text with ``model_type`` and settings of that kind, see `architecture`.
         input_shape: (C, H, W) of one image; by default that of the config.
         view: how tokens are read where statistics are taken: token-positions as published, or token-channels.
-        adapter: what alone learns in every layer, one of `ADAPTERS`; without one, everything learns.
+        adapter: what alone learns, one of `ADAPTERS`; without one, everything learns.
 
     Raises:
         ValueError: for a kind that is not known, settings that do not fit, or images that patches do not fit into.
@@ -119,10 +123,13 @@ class Transformer(Backbone):
             for _ in range(told["num_hidden_layers"])
         )  # fmt: skip
         self.post = _Last(width, eps, told.get("projection_dim"))
-        self.adapted = adapter is not None
+        self.adapter = adapter
         if adapter is not None:
-            for layer in self.layers:
-                layer.adapter = create_adapter(adapter, width)
+            plug_in(adapter, self._layers(), width)
+        if adapter == "prompts":
+            self.pre.prompts = VisualPrompts(width)
+        if adapter == "coda":
+            self.pre.query = self._query
 
     def blocks(self) -> list[Block]:
         """Return the patch embedding, the tokens, every layer and the last norm."""
@@ -137,8 +144,26 @@ class Transformer(Backbone):
     def trainable(self, start: int = 0) -> list[nn.Module]:
         """Adapters from block ``start`` on, if there are any; else blocks."""
         blocks = super().trainable(start)
-        adapters = [block.adapter for block in blocks if isinstance(block, TransformerLayer)]
-        return [adapter for adapter in adapters if adapter is not None] if self.adapted else blocks
+        if self.adapter is None:
+            return blocks
+        found = [part for block in blocks for name, part in block.named_children() if name in ("adapter", "prompts")]
+        return [part for part in found if next(part.parameters(), None) is not None]
+
+    def _layers(self) -> list[TransformerLayer]:
+        return [layer for layer in self.layers if isinstance(layer, TransformerLayer)]
+
+    def begin_task(self, task: int) -> None:
+        """Pools of prompts bring in their next part."""
+        for module in self.modules():
+            if isinstance(module, CodaPrompts):
+                module.begin_task(task)
+
+    @torch.no_grad()
+    def _query(self, tokens: Tensor) -> Tensor:
+        """What the CLS token (N, 1, D) comes to without prompts."""
+        for layer in self._layers():
+            tokens = layer.bare(tokens)
+        return self.post.norm.forward(tokens[:, :1])
 
     def watched(self, start: int = 0) -> list[tuple[Point, View]]:
         """The inputs of blocks, and of the attention and the MLP of every layer."""
@@ -157,7 +182,13 @@ class Transformer(Backbone):
 
 
 class _Tokens(nn.Module):
-    """Maps (N, D, h, w) -> tokens (N, L, D): flattened, behind the CLS token, with positions, perhaps normalised."""
+    """Maps (N, D, h, w) -> tokens (N, L, D): flattened, behind the CLS token, with positions, perhaps normalised.
+
+    Attributes:
+        prompts: tokens that come behind, if any.
+        query: gives a token that comes last, if any.
+
+    """
 
     def __init__(self, tokens: int, grid: int, width: int, eps: float | None) -> None:
         super().__init__()
@@ -165,12 +196,16 @@ class _Tokens(nn.Module):
         self.positions = nn.Parameter(0.02 * torch.randn(1, tokens + grid * grid, width))
         self.norm = nn.Identity() if eps is None else nn.LayerNorm(width, eps=eps)
         self.grid = grid
+        self.prompts: VisualPrompts | None = None
+        self.query: Callable[[Tensor], Tensor] | None = None
 
     def forward(self, maps: Tensor) -> Tensor:
         """Run the step."""
         tokens = torch.cat([self.tokens.expand(len(maps), -1, -1), maps.flatten(2).mT], 1)
         result: Tensor = self.norm(tokens + self._positions(maps.shape[2], maps.shape[3]))
-        return result
+        if self.prompts is not None:
+            result = self.prompts(result)
+        return result if self.query is None else torch.cat([result, self.query(result)], 1)
 
     def _positions(self, height: int, width: int) -> Tensor:
         """Those of another size are interpolated."""

@@ -29,6 +29,7 @@ class TransformerLayer(nn.Module):
 
     Attributes:
         adapter: tokens (N, L, D) -> (N, L, D), added to the MLP of the same x; none by default.
+        prompts: what brings further tokens in; none by default.
 
     Args:
         width: D.
@@ -39,6 +40,7 @@ class TransformerLayer(nn.Module):
         bias: whether queries, keys and values have one.
         scaled: whether there are factors s and t per channel; 1 otherwise.
         gated: whether the MLP is a gated one, of silu, instead.
+        causal: whether a token sees only those before it.
 
     Raises:
         ValueError: for an activation that is not known, or a width that heads cannot share.
@@ -59,21 +61,34 @@ class TransformerLayer(nn.Module):
         bias: bool = True,
         scaled: bool = False,
         gated: bool = False,
+        causal: bool = False,
     ) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(width, eps=eps)
-        self.attention = _Attention(width, heads, bias)
+        self.attention = _Attention(width, heads, bias, causal)
         self.norm2 = nn.LayerNorm(width, eps=eps)
         self.mlp = _GatedMlp(width, hidden) if gated else _Mlp(width, hidden, activation)
         for name in ("scale1", "scale2"):
             self.register_parameter(name, nn.Parameter(torch.ones(width)) if scaled else None)
         self.adapter: nn.Module | None = None
+        self.prompts: nn.Module | None = None
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Run the layer."""
+    def forward(self, x: Tensor, adapter: nn.Module | None = None) -> Tensor:
+        """Run the layer, with its own adapter or another."""
+        if self.prompts is None:
+            return self._run(x, adapter or self.adapter)
+        prompted: Tensor = self.prompts(x, lambda tokens: self._run(tokens, self.adapter))
+        return prompted
+
+    def _run(self, x: Tensor, adapter: nn.Module | None) -> Tensor:
         x = x + _scaled(self.attention(self.norm1(x)), self.scale1)
         added = _scaled(self.mlp(self.norm2(x)), self.scale2)
-        return x + added if self.adapter is None else x + added + self.adapter(x)
+        return x + added if adapter is None else x + added + adapter(x)
+
+    def bare(self, x: Tensor) -> Tensor:
+        """The layer without anything that is plugged in, and without being watched."""
+        x = x + _scaled(self.attention.forward(self.norm1(x)), self.scale1)
+        return x + _scaled(self.mlp.forward(self.norm2(x)), self.scale2)
 
 
 def _scaled(x: Tensor, scale: Tensor | None) -> Tensor:
@@ -81,19 +96,23 @@ def _scaled(x: Tensor, scale: Tensor | None) -> Tensor:
 
 
 class _Attention(nn.Module):
-    """Every token to every other."""
+    """Every token to every other, or to those before it."""
 
-    def __init__(self, width: int, heads: int, bias: bool) -> None:
+    def __init__(self, width: int, heads: int, bias: bool, causal: bool) -> None:
         super().__init__()
         if width % heads:
             raise ValueError(f"{heads} heads cannot share a width of {width}")
-        self.heads = heads
+        self.heads, self.causal = heads, causal
         self.query, self.key, self.value = (nn.Linear(width, width, bias=bias) for _ in range(3))
         self.out = nn.Linear(width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        parts = [part(x).unflatten(2, (self.heads, -1)).transpose(1, 2) for part in (self.query, self.key, self.value)]
-        mixed: Tensor = self.out(scaled_dot_product_attention(*parts).transpose(1, 2).flatten(2))
+        q, k, v = (
+            part(x).unflatten(2, (self.heads, -1)).transpose(1, 2) for part in (self.query, self.key, self.value)
+        )
+        mixed: Tensor = self.out(
+            scaled_dot_product_attention(q, k, v, is_causal=self.causal).transpose(1, 2).flatten(2)
+        )
         return mixed
 
 

@@ -51,7 +51,7 @@ def _of_preset(preset: str, settings: Sequence[str], unselected: str = "") -> li
     """
     found = []
     for method in list_methods():
-        if method_class(method).exact:  # the paper has none
+        if method_class(method).exact or method_class(method).transformers:  # table 1 has none
             continue
         if method == "pmi":
             found.append(Variant(preset, method, ("settings.selection=false",), UNSELECTED, seeds=unselected))
