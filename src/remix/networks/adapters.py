@@ -50,24 +50,25 @@ class MoEAdapter(nn.Module):
         first = x[:, 0]
         logits = first @ self.router
         if generator is not None:
-            noise = torch.randn(logits.shape, generator=generator, device=logits.device, dtype=logits.dtype)
+            noise = torch.randn(logits.shape, generator=generator, dtype=logits.dtype).to(logits.device)
             logits = logits + noise * (softplus(first @ self.noise) + _LEAST_NOISE)
         return logits.softmax(1)
 
     def forward(self, x: Tensor) -> Tensor:
         """What is added to the residual stream."""
-        generator = self._drawn(x.device) if self.training else None
+        generator = self._drawn() if self.training else None
         inner = (torch.einsum("nld,ehd->nelh", x, self.down) + self.down_bias[:, None]).relu()
         if generator is not None:
-            kept = torch.rand(inner.shape, generator=generator, device=inner.device) >= _DROPOUT
-            inner = inner * kept / (1 - _DROPOUT)
+            kept = torch.rand(inner.shape, generator=generator) >= _DROPOUT
+            inner = inner * kept.to(inner.device) / (1 - _DROPOUT)
         gates = _SCALE * self.gates(x, generator)
         mixed = torch.einsum("nelh,edh,ne->nld", inner, self.up, gates)
         return mixed + (gates @ self.up_bias)[:, None]
 
-    def _drawn(self, device: torch.device) -> torch.Generator:
+    def _drawn(self) -> torch.Generator:
+        """Always of the processor: a seed means the same numbers on every device."""
         self.draws += 1
-        return torch.Generator(device).manual_seed(int(self.draws))
+        return torch.Generator().manual_seed(int(self.draws))
 
 
 ADAPTERS = ("moe", "prompts", "deep-prompts", "coda")
