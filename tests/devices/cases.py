@@ -175,7 +175,7 @@ def learned(tmp_path_factory):
     """A model that learned two steps on the far device, and its images."""
     root = tmp_path_factory.mktemp("model")
     with far_device(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(remix.deploy.learner, "_team", lambda device: FarTeam())
+        patch.setattr(remix.deploy.learner.Team, "on", lambda device: FarTeam())
         engine = small.learner(device="far")
         engine.learn(small.folder(root / "first", [0, 1]))
         engine.save(root / "before.remix")

@@ -61,7 +61,10 @@ def predict(
     skipped: list[Skipped] = []
     opened = load_model(model).to(as_device(device))
     found = predict_files(opened, find_images(_places(images), skipped), top, batch, unknown)
-    count = {"table": _table, "json": _json, "csv": _csv}[format](found, skipped, min(top, len(opened.classes)))
+    if format == "csv":
+        count = _csv(found, skipped, unknown is not None)
+    else:
+        count = {"table": _table, "json": _json}[format](found, skipped, min(top, len(opened.classes)))
     if format != "json":
         note_left_out(skipped)
     if not count:
@@ -109,9 +112,11 @@ def _table(found: Iterator[FilePredictions], skipped: list[Skipped], top: int) -
     return count
 
 
-def _csv(found: Iterator[FilePredictions], skipped: list[Skipped], _: int) -> int:
+def _csv(found: Iterator[FilePredictions], skipped: list[Skipped], unknown: bool) -> int:
     """One line per image and class, printed batch by batch."""
-    count, columns = 0, ""
+    columns = (*_COLUMNS, "known", "familiar") if unknown else _COLUMNS
+    show(",".join(columns))
+    count = 0
     for part in found:
         skipped += part.skipped
         rows = [
@@ -121,12 +126,8 @@ def _csv(found: Iterator[FilePredictions], skipped: list[Skipped], _: int) -> in
             for rank, (label, name, chance) in enumerate(zip(image.labels, image.names, image.chances, strict=True), 1)
         ]
         if rows:
-            text = as_csv(rows).rstrip("\n")
-            show(text if not columns else text.partition("\n")[2])
-            columns = text.partition("\n")[0]
+            show(as_csv(rows).partition("\n")[2].rstrip("\n"))
         count += len(part.paths)
-    if not columns:
-        show(",".join(_COLUMNS))
     return count
 
 
