@@ -1,4 +1,4 @@
-"""What docs/learn.md says of unknown images is what the file of the benchmark holds."""
+"""What docs/bench/learn.md says of unknown images is what the file of the benchmark holds."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from benchmarks.unknown import HEADS, SCORES, USED, auroc, summary
 
 ROOT = Path(__file__).resolve().parents[2]
 FOUND = json.loads((ROOT / "docs" / "bench" / "unknown.json").read_text())
-PAGE = (ROOT / "docs" / "learn.md").read_text()
+PAGE = (ROOT / "docs" / "bench/learn.md").read_text()
 
 
 def test_the_table_is_that_of_the_file():

@@ -162,9 +162,9 @@ def test_replay_above_frozen_blocks_is_made_of_maps(monkeypatch):
     shapes = []
     made = TensorReplay.of.__func__
 
-    def spy(cls, items, *rest):
+    def spy(cls, items, *rest, **options):
         shapes.append((items.start, tuple(items.x.shape[1:])))
-        return made(cls, items, *rest)
+        return made(cls, items, *rest, **options)
 
     monkeypatch.setattr(TensorReplay, "of", classmethod(spy))
     for freeze in (0, 3):

@@ -102,7 +102,7 @@ def test_a_run_that_fails_is_told_and_the_rest_is_shown(tmp_path, monkeypatch, p
     monkeypatch.setattr(table1, "variants", lambda scale: [Variant(preset, "finetune"), bad])
     complete, text = make("table1", tmp_path / "t", seeds="0")
     assert not complete
-    assert "crashed" in text
+    assert "failed" in text
     assert [row["method"] for row in rows_of(tmp_path / "t" / "table1.csv")] == ["finetune"]
 
 
