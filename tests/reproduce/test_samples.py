@@ -28,7 +28,12 @@ def test_samples_from_pictures_to_figure(capsys, refusal, tmp_path, photographs,
     assert (out / "samples.png").read_bytes().startswith(b"\x89PNG")
     for name in ("class3", "class0"):
         dream = load_dream(out / f"{name}-laplace-paper.safetensors")
-        assert dream.about["request"]["settings"]["prior"] == {"kind": "laplace-paper", "form": "nll", "weight": 4 * 5}
+        assert dream.about["request"]["settings"]["prior"] == {
+            "kind": "laplace-paper",
+            "summed": False,
+            "form": "nll",
+            "weight": 4 * 5,
+        }
         assert [dream.classes[label] for label in dream.labels] == [name]
         maps = [layer for layer in load_model(out / f"{name}.remix").memory.layers.values() if layer.view.per_image]
         assert [(layer.point.module, layer.images) for layer in maps] == [
