@@ -3,6 +3,7 @@
 import pytest
 
 from remix.experiments.sweep import parse_seeds, sweep_jobs
+from remix.experiments.sweep_runners import threads_of_each
 from remix.support.settings import SettingError
 
 
@@ -32,3 +33,12 @@ def test_every_combination_has_its_own_folder(tmp_path):
 def test_mistakes_are_found_before_anything_runs(tmp_path, sets, said):
     with pytest.raises(SettingError, match=said):
         sweep_jobs("digits", sets, [0], tmp_path, None)
+
+
+def test_runs_share_the_processors_and_take_no_more_threads_than_omp_num_threads(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert [threads_of_each(parallel) for parallel in (1, 2, 16)] == [8, 4, 1]
+    for told, threads in (("1", 1), ("3", 3), ("6", 4), ("0", 4), ("many", 4)):
+        monkeypatch.setenv("OMP_NUM_THREADS", told)
+        assert threads_of_each(2) == threads
