@@ -34,16 +34,16 @@ _COSTS = {
     "peak_memory_mib": "peak MiB",
     "peak_gpu_mib": "peak MiB of the GPU",  # only where there is one
 }
-_TEN_TASKS = ("data.tasks=10", "data.images=250", "settings.samples=200", "settings.samples_per_task=50")
+_TEN_TASKS = ("data.tasks=10", "data.images=125", "settings.samples=100", "settings.samples_per_task=25")
 _PHASE = "processor minutes: "  # begins the name of a column
 Phases = Mapping[tuple[str, int], Mapping[str, float]]  # processor minutes by phase, of a method and seed
 
 
 def _variants(scale: str) -> list[Variant]:
-    """Numbers of tasks by methods; at the scale mini ten tasks have one seed and half the images."""
+    """Numbers of tasks by methods; at the scale mini ten tasks have one seed and a quarter of the images."""
     if scale == "paper":
         return [Variant(preset, method) for preset in _PAPER_PRESETS for method in _METHODS]
-    more = f"{_MINI_PRESET}, 10 tasks, half the images"
+    more = f"{_MINI_PRESET}, 10 tasks, a quarter of the images"
     return [
         *(Variant(_MINI_PRESET, method) for method in _METHODS),
         *(Variant(_MINI_PRESET, method, _TEN_TASKS, benchmark=more, seeds="0") for method in _METHODS),
