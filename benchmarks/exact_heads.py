@@ -32,7 +32,7 @@ from remix.experiments.paired import spread
 from remix.learning import Engine, Method
 from remix.methods import create_method
 from remix.methods.step_features import StepFeatures, block_sizes
-from remix.networks import Classifier, LinearHead, OpenedNetwork, open_network
+from remix.networks import Classifier, LinearHead, OpenedNetwork, Pooling, open_network
 from remix.networks.probe import evaluating
 from remix.support.files import write_text
 from remix.support.text import as_markdown
@@ -92,7 +92,7 @@ class Table:
         normalise = self.network.preprocessing.normalisation.normalise
         with evaluating(self.network.backbone):
             parts = [
-                self.network.backbone.pooled(normalise(data.batch(rows)[0]), at=self.blocks)
+                self.network.backbone.pooled(normalise(data.batch(rows)[0]), at=Pooling(tuple(self.blocks)))
                 for rows in torch.arange(len(data)).split(32)
             ]
         split = torch.cat(parts).split([self.sizes[block] for block in self.blocks], 1)

@@ -15,9 +15,10 @@ from remix.inversion import LayerwiseSettings, PriorSettings, Schedule
 from remix.learning.engine_state import engine_tensors, replay_tensors, restore
 from remix.learning.stage import Batch
 from remix.methods import create_method
-from remix.methods.drift import total_variance
+from remix.methods.drift import old_variance
 from remix.methods.drifted import drawn_through, shrunk, tied
-from remix.methods.solved_heads import bayes_head, covariances, linear_head, solved_head
+from remix.methods.solved_heads import bayes_head, covariances, last_block, linear_head, solved_head
+from remix.methods.step_features import stage_ends
 from remix.networks import create_backbone
 from remix.statistics import Drift, MlpDrift, class_gaussians, fit_mlp_drift, fit_shift
 
@@ -50,7 +51,7 @@ def test_the_terms_of_a_later_task():
     real, labels = next(iter(engine.images(STREAM[1].train)))
     found = work.losses(Batch(real, labels, None))
     now, then = engine.backbone.pooled(real.x), engine.teacher.backbone.pooled(real.x)
-    variance = total_variance(engine)
+    variance = old_variance(engine)
     assert float(found["features"].detach()) == pytest.approx(float(((now - then) ** 2 / variance).mean()), rel=1e-4)
     head = engine.modules["task head"]
     hot = head(now).log_softmax(1)
@@ -59,11 +60,15 @@ def test_the_terms_of_a_later_task():
     assert float(found["local"].detach()) == pytest.approx(naive, rel=1e-4)
 
 
-def test_the_variance_is_that_of_all_old_classes_together():
+def test_features_are_held_in_units_of_the_old_model_s_spread_over_the_new_images():
     engine = tiny_engine("drift", STREAM)
-    features, labels = rows(300, engine.backbone.feature_dim)
-    engine.memory.gaussians = class_gaussians(features, labels)
-    torch.testing.assert_close(total_variance(engine), features.var(0, correction=0), rtol=1e-3, atol=1e-3)
+    engine.learn(STREAM[0])
+    engine.present = STREAM[1].train
+    engine._prepare(STREAM[1])
+    images = torch.cat([items.x for items, _ in engine.images(STREAM[1].train)])
+    with torch.no_grad():
+        expected = engine.teacher.backbone.pooled(images).var(0, correction=0)
+    torch.testing.assert_close(old_variance(engine), expected.clamp_min(0.01 * expected.mean()), rtol=1e-4, atol=1e-9)
 
 
 @pytest.mark.parametrize("map", ["shift", "affine", "mlp"])
@@ -110,7 +115,7 @@ def test_solved_heads_tell_classes_apart_that_can_be_told(kind):
     features, labels = rows(300)
     features = torch.randn(300, BACKBONE.feature_dim, generator=torch.Generator().manual_seed(0))
     features += 6 * torch.eye(3, BACKBONE.feature_dim)[labels]
-    head = solved_head(kind, BACKBONE, (2, 1), class_gaussians(features, labels, correlated=True))
+    head = solved_head(kind, last_block(BACKBONE), (2, 1), class_gaussians(features, labels, correlated=True))
     assert float((head(features).argmax(1) == labels).float().mean()) > 0.97
     assert head.task_sizes == (2, 1)
 
@@ -118,7 +123,7 @@ def test_solved_heads_tell_classes_apart_that_can_be_told(kind):
 def test_distances_are_those_of_unit_vectors_in_shrunk_correlations():
     features, labels = rows(120)
     gaussians = class_gaussians(features, labels, correlated=True)
-    found = bayes_head(BACKBONE, (3,), gaussians, 3.0)(features[:1])[0]
+    found = bayes_head(last_block(BACKBONE), (3,), gaussians, 3.0)(features[:1])[0]
     for label in range(3):
         covariance = covariances(gaussians)[label]
         covariance = covariance + 3 * covariance.diagonal().mean() * torch.eye(len(covariance))
@@ -130,7 +135,7 @@ def test_distances_are_those_of_unit_vectors_in_shrunk_correlations():
 
 def test_the_linear_head_has_the_least_cross_entropy():
     features, labels = rows(90)
-    head = linear_head(BACKBONE, (3,), features, labels).double()
+    head = linear_head(last_block(BACKBONE), (3,), features, labels).double()
     loss = torch.nn.functional.cross_entropy
 
     def at(step):
@@ -166,7 +171,7 @@ def test_going_on_from_a_saved_state_gives_the_same_bits(changes):
 def test_only_sums_are_kept_and_their_bytes_are_told():
     engine = tiny_engine("drift", STREAM)
     engine.learn(STREAM[0])
-    dim = engine.backbone.feature_dim
+    dim = stage_ends(engine.backbone).dim
     found = [item for item in engine.memory.describe() if item.kind == "class Gaussians"]
     assert [item.bytes for item in found] == [4 * 2 * (2 * dim + dim * dim)]
 
@@ -188,7 +193,7 @@ def test_synthetic_images_are_distilled_on_and_tell_the_drift(distil_on, witness
     fit = drift_module.fit_mlp_drift
     monkeypatch.setattr(drift_module, "fit_mlp_drift", lambda x, *more: seen.append(len(x)) or fit(x, *more))
     engine = tiny_engine("drift", STREAM)
-    engine.method = replace(engine.method, distil_on=distil_on, witnesses=witnesses, **SYNTHETIC)
+    engine.method = replace(engine.method, distil_on=distil_on, witnesses=witnesses, map="mlp", **SYNTHETIC)
     engine.learn(STREAM[0])
     assert engine.memory.layers  # statistics of blocks and covariances, for the inversion
     dreamed = []
@@ -213,7 +218,7 @@ def test_classes_kept_as_laplace_covariances_cost_four_numbers_per_feature_and_t
     for task in (STREAM[0], STREAM[1]):
         engine.learn(task)
     found = [item for item in engine.memory.describe() if item.kind == "class Gaussians"]
-    assert found[0].bytes == 4 * 4 * 4 * engine.backbone.feature_dim
+    assert found[0].bytes == 4 * 4 * 4 * stage_ends(engine.backbone).dim
     assert engine.memory.gaussians.correlation is None
 
 
@@ -224,7 +229,7 @@ def test_a_projector_stands_between_the_features_and_the_old_ones():
     with torch.no_grad():
         found = work.losses(Batch(real, labels, None))
         now, then = engine.backbone.pooled(real.x), engine.teacher.backbone.pooled(real.x)
-        naive = ((engine.modules["projector"](now) - then) ** 2 / total_variance(engine)).mean()
+        naive = ((engine.modules["projector"](now) - then) ** 2 / old_variance(engine)).mean()
     assert float(found["features"]) == pytest.approx(float(naive), rel=1e-4)
 
 
@@ -238,7 +243,7 @@ def test_batchnorm_may_be_held_after_the_first_task():
 def test_few_witnesses_and_single_classes_are_told():
     few = tiny_stream(per_class=3)
     engine = tiny_engine("drift", few)
-    engine.method = replace(engine.method, views=1)
+    engine.method = replace(engine.method, views=1, map="mlp")
     engine.learn(few[0])
     engine.learn(few[1])
     assert any("told by 6 images, too few for an mlp" in note for note in engine.notes)
@@ -262,11 +267,14 @@ def test_bad_settings_and_few_images_are_told():
     with pytest.raises(ValueError, match=r"set settings\.view=map"):
         create_method("drift", witnesses="both", inversion=DCT).check(BACKBONE)
 
+    with pytest.raises(ValueError, match="leave out blocks=stages"):
+        create_method("drift", witnesses="both", blocks="stages")
     with pytest.raises(ValueError, match="views must be at least 1"):
         create_method("drift", views=0)
     with pytest.raises(ValueError, match="no place for images of known classes"):
         create_method("drift").stages("extend")
     few = tiny_stream(per_class=3)
     engine = tiny_engine("drift", few)
+    engine.method = replace(engine.method, covariance="dense")
     engine.learn(few[0])
     assert any("covariances are shrunk" in note for note in engine.notes)

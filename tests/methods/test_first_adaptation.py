@@ -16,7 +16,7 @@ from remix.methods import first_adaptation as adapting
 from remix.methods.exact import LEFT_OUT
 from remix.methods.first_adaptation import FirstAdaptation, Trial, first_adapted
 from remix.methods.step_features import block_sizes, step_features
-from remix.networks import create_backbone
+from remix.networks import Pooling, create_backbone
 
 NAMES = tuple("abcdef")
 
@@ -29,7 +29,9 @@ def adaptation():
     engine.student.head.grow(NAMES)
     sizes = block_sizes(engine.backbone)
     blocks = range(len(sizes) - 4, len(sizes))
-    return FirstAdaptation(engine, data, step_features(engine, data, blocks, [sizes[block] for block in blocks]))
+    return FirstAdaptation(
+        engine, data, step_features(engine, data, Pooling(tuple(blocks)), [sizes[block] for block in blocks])
+    )
 
 
 def state(adaptation):
@@ -70,7 +72,7 @@ def test_a_loss_that_is_not_finite_leaves_the_network_as_it_was(adaptation):
 def test_features_are_those_of_a_pass_of_the_images_through_the_network(adaptation):
     adaptation.adapt(torch.arange(6), "adapting")
     found = adaptation.features()
-    slow = step_features(adaptation.engine, adaptation.data, found.blocks, found.sizes)
+    slow = step_features(adaptation.engine, adaptation.data, Pooling(found.blocks), found.sizes)
     assert torch.allclose(found.rows, slow.rows, atol=1e-2 * float(slow.rows.abs().max()))
     assert not torch.allclose(found.rows, adaptation.frozen.rows, atol=1e-3)
 

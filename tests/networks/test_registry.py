@@ -11,6 +11,7 @@ from torch import nn
 from remix.networks import (
     Backbone,
     ConvNet,
+    Pooling,
     backbone_options,
     check_backbone,
     create_backbone,
@@ -203,7 +204,7 @@ def test_features_from_any_block_to_any_other_are_those_of_the_whole_network(nam
             assert torch.equal(backbone.features(below, middle), whole)
             assert torch.equal(backbone.pooled(below, middle), pooled)
         below = backbone.features(images, stop=2)
-        several = backbone.pooled(below, 2, at=[2, count - 1])
+        several = backbone.pooled(below, 2, at=Pooling((2, count - 1)))
         assert torch.equal(several[:, : -backbone.feature_dim], backbone.features(images, stop=3).mean((2, 3)))
         assert torch.equal(several[:, -backbone.feature_dim :], pooled)
 

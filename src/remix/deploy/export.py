@@ -187,8 +187,9 @@ def _exact_head(model: Model) -> dict[str, Any]:
     head = model.classifier.head
     if not isinstance(head, ExactHead):
         return {}
-    names = [model.classifier.backbone.blocks()[block].name for block in head.at]
-    steps = [f"x = mean over positions of the outputs of {', '.join(names)}, side by side"]
+    names = [model.classifier.backbone.blocks()[block].name for block in head.map.blocks]
+    pooled = "means of the quarters, then deviations over positions," if head.map.detail else "mean over positions"
+    steps = [f"x = {pooled} of the outputs of {', '.join(names)}, side by side"]
     if head.map.rooted:
         steps.append("x = sign(x) * sqrt(|x|), then the part of each block divided by its length")
     if head.map.projection is not None:

@@ -26,8 +26,8 @@ from remix.learning.metrics import AccuracyMatrix
 from remix.learning.model_file import Model, save_model
 from remix.learning.team import Team, full_precision
 from remix.learning.trainer import EpochReport
-from remix.methods.solved_heads import linear_head
-from remix.networks import Classifier, OpenedNetwork
+from remix.methods.solved_heads import last_block, linear_head
+from remix.networks import Classifier, ExactHead, FeatureMap, OpenedNetwork
 from remix.networks.probe import evaluating
 from remix.statistics import Laplace, Memory
 from remix.support.clock import RunClock
@@ -267,11 +267,16 @@ def oracle_accuracy(engine: Engine, stream: TaskStream, index: int) -> float:
     with evaluating(engine.student), engine.team.precision():
         for task in range(index + 1):
             for items, known in engine.images(stream[task].train):
-                features.append(full_precision(engine.backbone.pooled(*items)))
+                features.append(full_precision(engine.student.pooled(*items)))
                 labels.append(known)
     rows, known = torch.cat(features), torch.cat(labels)
     own, sizes = engine.student.head, engine.student.head.task_sizes
-    head = engine.method.refitted(engine, rows, known) or linear_head(engine.backbone, sizes, rows, known)
+    map = (
+        FeatureMap(own.map.blocks, own.map.sizes, detail=own.map.detail)
+        if isinstance(own, ExactHead)
+        else last_block(engine.backbone)
+    )
+    head = engine.method.refitted(engine, rows, known) or linear_head(map, sizes, rows, known)
     try:
         engine.student.head = head.to(engine.team.device)
         right, counts = engine.evaluate_tasks([stream.test(task) for task in range(index + 1)])

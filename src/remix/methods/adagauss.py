@@ -22,7 +22,7 @@ from remix.methods.held_features import check_batches, held_features
 from remix.methods.prototypes import refuse_extending, refuse_single_classes
 from remix.methods.registry import method
 from remix.methods.rotations import ROTATIONS, check_rotations
-from remix.methods.solved_heads import SolvedKind, solved_head
+from remix.methods.solved_heads import SolvedKind, last_block, solved_head
 from remix.methods.task_heads import TASK_HEAD
 from remix.networks import Backbone, ExactHead, Items
 from remix.networks.probe import evaluating
@@ -119,13 +119,13 @@ class AdaGauss(Method):
         if known is not None:
             found = drawn_through(known, _mlp(engine, "adapter"), _DRAWS, engine.generator).replace(found)
         engine.memory.gaussians = found
-        sizes = engine.student.head.task_sizes
-        engine.student.head = solved_head(self.head, engine.backbone, sizes, found).to(engine.team.device)
+        map, sizes = last_block(engine.backbone), engine.student.head.task_sizes
+        engine.student.head = solved_head(self.head, map, sizes, found).to(engine.team.device)
 
     def refitted(self, engine: Engine, features: Tensor, labels: Tensor) -> ExactHead:
         """The same head from the Gaussians of real features."""
         found = class_gaussians(features, labels, correlated=True)
-        return solved_head(self.head, engine.backbone, engine.student.head.task_sizes, found)
+        return solved_head(self.head, last_block(engine.backbone), engine.student.head.task_sizes, found)
 
 
 def _mlp(engine: Engine, name: str) -> FeatureMlp:

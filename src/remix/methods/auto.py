@@ -17,7 +17,7 @@ from remix.methods.lda import Lda
 from remix.methods.ranpac import Ranpac
 from remix.methods.registry import method
 from remix.methods.step_features import StepFeatures, step_features
-from remix.networks import FeatureMap
+from remix.networks import FeatureMap, Pooling
 from remix.statistics import ClassSums, Familiarity
 
 __all__ = ["Auto"]
@@ -77,7 +77,7 @@ class Auto(Lda):
             return found, None
         unknown = torch.where(labels[scored] % 2 == 0, familiar[2], familiar[1])
         honest = Scored(trial.scores, labels[scored], unknown)
-        return step_features(engine, data, found.blocks, found.sizes), honest
+        return step_features(engine, data, Pooling(found.blocks), found.sizes), honest
 
 
 def _told(trial: Trial, blocks: int) -> str:

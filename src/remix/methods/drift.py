@@ -28,9 +28,11 @@ from remix.methods.prototypes import refuse_extending
 from remix.methods.registry import method
 from remix.methods.remix import Remix
 from remix.methods.rotations import ROTATIONS, check_rotations
-from remix.methods.solved_heads import SolvedKind, solved_head
+from remix.methods.solved_heads import SolvedKind, last_block, solved_head
+from remix.methods.step_features import stage_ends
 from remix.methods.task_heads import TASK_HEAD
-from remix.networks import Backbone, ExactHead
+from remix.networks import Backbone, ExactHead, FeatureMap
+from remix.networks.probe import evaluating
 from remix.statistics import (
     MLP_SHARE,
     ClassGaussians,
@@ -41,7 +43,7 @@ from remix.statistics import (
     run_meters,
 )
 
-__all__ = ["Drift", "total_variance"]
+__all__ = ["Drift", "old_variance"]
 
 _DRAWS = 2000  # of every class, where a map that is not affine moves it
 _LEAST = 0.01  # of the mean variance: a feature that hardly varies must not outweigh all others
@@ -56,6 +58,9 @@ class Drift(Method):
         first: training of the first task.
         later: training of every later task, of everything as well.
         distillation: weight of the squared distance of features from the old model's, in units of their variance.
+        blocks: of whose features the head is made: the "last", or in detail the last of every one of the network's
+            "stages", side by side. By default the latter, unless there are synthetic images, whose targets are of the
+            last block.
         projector: whether that distance is of what a small network, learned beside, makes of the features.
         collapse: weight of the term that keeps the features of a batch from collapsing (AdaGauss); 0 for none.
         rotations: whether the first task is learned in four rotations, each of which makes classes of its own.
@@ -78,13 +83,14 @@ class Drift(Method):
     first: Training = FIRST
     later: Training = replace(FIRST, clip=1.0)  # without a limit, features ran away at this rate
     distillation: float = 1.0
+    blocks: Literal["last", "stages"] | None = None
     projector: bool = False
     collapse: float = 0.0
     rotations: bool = False
     batchnorm: Literal["learn", "held"] = "learn"
-    map: Literal["shift", "affine", "mlp"] = "mlp"
-    covariance: Literal["dense", "laplace", "tied", "diagonal"] = "dense"
-    head: SolvedKind = "linear"
+    map: Literal["shift", "affine", "mlp"] = "affine"
+    covariance: Literal["dense", "laplace", "tied", "diagonal"] = "tied"
+    head: SolvedKind = "discriminant"
     views: int = 2
     distil_on: Literal["new", "both"] = "new"
     witnesses: Literal["new", "synthetic", "both"] = "new"
@@ -99,7 +105,8 @@ class Drift(Method):
                 "views must be at least 1, distillation and collapse not negative, got "
                 f"{self.views}, {self.distillation} and {self.collapse}"
             )
-        _ = self._inverter  # refuses numbers of samples that are none
+        if self._inverter is not None and self.blocks == "stages":  # it refuses numbers of samples that are none
+            raise ValueError("the targets of synthetic images are features of the last block: leave out blocks=stages")
 
     @cached_property
     def _inverter(self) -> Remix | None:
@@ -148,8 +155,8 @@ class Drift(Method):
         return [Stage("train", self.later, self._train)]
 
     def _train(self, engine: Engine) -> Work:
-        first, dim = engine.teacher is None, engine.backbone.feature_dim
-        variance = None if first else total_variance(engine)
+        first, dim, map = engine.teacher is None, engine.backbone.feature_dim, self._map(engine)
+        variance = None if first else old_variance(engine)
         projectors = []
         if self.projector and not first:
             projectors.append(engine.module("projector", lambda: FeatureMlp(dim, engine.generator)))
@@ -159,14 +166,21 @@ class Drift(Method):
             return self.distillation * feature_distillation(seen, before, variance)
 
         turns = ROTATIONS if self.rotations and first else 1
-        losses = held_features(engine, distance, turns=turns, collapse=self.collapse, dreams=self.distil_on == "both")
+
+        def drawn(labels: Tensor) -> Tensor:
+            assert engine.memory.gaussians is not None
+            return map.last_average(engine.memory.gaussians.sample(labels, engine.generator), dim)
+
+        both = self.distil_on == "both"
+        losses = held_features(engine, distance, turns=turns, collapse=self.collapse, dreams=both, drawn=drawn)
         holds = self.batchnorm == "held" and not first
         held = [module for module in engine.backbone.modules() if holds and isinstance(module, _BatchNorm)]
         return Work([*engine.learning(), engine.modules[TASK_HEAD], *projectors], losses, held=held)
 
     def remember(self, engine: Engine, data: ImageDataset) -> None:
         """Move the Gaussians of the old classes, measure the new ones, solve the head of all."""
-        before, after, labels = paired_features(engine, data, self.views)
+        map = self._map(engine)
+        before, after, labels = paired_features(engine, data, self.views, map.at)
         known, found = engine.memory.gaussians, self._measured(after, labels)
         if known is not None:
             found = self._moved(engine, known, *self._witnessed(engine, before, after)).replace(found)
@@ -178,12 +192,16 @@ class Drift(Method):
             )
         engine.memory.gaussians = found = self._kept(found)
         sizes = engine.student.head.task_sizes
-        engine.student.head = solved_head(self.head, engine.backbone, sizes, found).to(engine.team.device)
+        engine.student.head = solved_head(self.head, map, sizes, found).to(engine.team.device)
         if self._inverter is not None:
             meters = self._inverter.layer_meters(engine.backbone, engine.start)
             run_meters(engine.backbone, engine.images(data), meters)
             layers = {key: layer for meter in meters for key, layer in meter.statistics().items()}
             engine.memory.layers = merged_layers(engine, layers)
+
+    def _map(self, engine: Engine) -> FeatureMap:
+        last = self.blocks == "last" or self._inverter is not None
+        return last_block(engine.backbone) if last else stage_ends(engine.backbone, engine.start)
 
     def _measured(self, features: Tensor, labels: Tensor) -> ClassGaussians:
         found = class_gaussians(features, labels, self.covariance != "diagonal")
@@ -193,7 +211,7 @@ class Drift(Method):
         """Features before and after of those that tell the drift."""
         if self.witnesses == "new":
             return before, after
-        dreamed = paired_dreams(engine)
+        dreamed = paired_dreams(engine, self._map(engine).at)
         if self.witnesses == "synthetic":
             return dreamed
         return torch.cat([before, dreamed[0]]), torch.cat([after, dreamed[1]])
@@ -223,12 +241,14 @@ class Drift(Method):
     def refitted(self, engine: Engine, features: Tensor, labels: Tensor) -> ExactHead:
         """The same head from the Gaussians of real features."""
         found = self._kept(class_gaussians(features, labels, self.covariance != "diagonal"))
-        return solved_head(self.head, engine.backbone, engine.student.head.task_sizes, found)
+        return solved_head(self.head, self._map(engine), engine.student.head.task_sizes, found)
 
 
-def total_variance(engine: Engine) -> Tensor:
-    """Of every feature (D,) over the old classes: within them and between their means."""
-    gaussians = engine.memory.gaussians
-    assert gaussians is not None
-    variance = gaussians.std.square().mean(0) + gaussians.mean.var(0, correction=0)
+def old_variance(engine: Engine) -> Tensor:
+    """Of every feature (D,) of the old model over the new images: what holds a feature is in these units."""
+    assert engine.present is not None
+    assert engine.teacher is not None
+    with evaluating(engine.teacher), engine.team.precision():
+        parts = [engine.teacher.backbone.pooled(*items).float() for items, _ in engine.images(engine.present)]
+    variance = torch.cat(parts).var(0, correction=0)
     return variance.clamp_min(_LEAST * variance.mean()).clamp_min(1e-12)

@@ -13,6 +13,7 @@ from remix.data import ImageDataset
 from remix.learning.engine import Engine
 from remix.learning.items import TensorReplay
 from remix.learning.stage import Batch, Work
+from remix.networks import Pooling
 from remix.networks.probe import evaluating
 from remix.statistics import ClassGaussians, ClassMeter, Drift, MlpDrift, class_gaussians, fit_drift, run_meters
 from remix.statistics.class_gaussians import as_correlation
@@ -41,13 +42,16 @@ def drifted_gaussians(engine: Engine) -> ClassGaussians:
     return engine.memory.gaussians.moved(fit_drift(before, after))
 
 
-def paired_features(engine: Engine, data: ImageDataset, views: int = 1) -> tuple[Tensor, Tensor, Tensor]:
+def paired_features(
+    engine: Engine, data: ImageDataset, views: int = 1, at: Pooling | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Features (views N, D) of images by the network before this task, and as it is, and their labels.
 
     Args:
         engine: its backbone trained. In the first task there is no network before: the features are those of now.
         data: the images.
         views: the images as they are, and so many less one times cropped and mirrored at random.
+        at: which features; by default the pooled output of the last block.
 
     """
     student, teacher = engine.student, engine.teacher or engine.student
@@ -55,14 +59,14 @@ def paired_features(engine: Engine, data: ImageDataset, views: int = 1) -> tuple
     with torch.no_grad(), evaluating(teacher), evaluating(student), engine.team.precision():
         for view in range(views):
             for items, labels in engine.images(data, engine.generator if view else None):
-                after = student.backbone.pooled(*items).float()
-                found[0].append(after if engine.teacher is None else teacher.backbone.pooled(*items).float())
+                after = student.backbone.pooled(*items, at).float()
+                found[0].append(after if engine.teacher is None else teacher.backbone.pooled(*items, at).float())
                 found[1].append(after)
                 found[2].append(labels)
     return torch.cat(found[0]), torch.cat(found[1]), torch.cat(found[2])
 
 
-def paired_dreams(engine: Engine) -> tuple[Tensor, Tensor]:
+def paired_dreams(engine: Engine, at: Pooling | None = None) -> tuple[Tensor, Tensor]:
     """Features (N, D) of the pseudo-samples by the network before this task, and as it is."""
     replay, teacher = engine.replay, engine.teacher
     assert isinstance(replay, TensorReplay)
@@ -70,8 +74,8 @@ def paired_dreams(engine: Engine) -> tuple[Tensor, Tensor]:
     found: tuple[list[Tensor], list[Tensor]] = [], []
     with torch.no_grad(), evaluating(teacher), evaluating(engine.student), engine.team.precision():
         for items, _ in replay.batches(500):
-            found[0].append(teacher.backbone.pooled(*items).float())
-            found[1].append(engine.backbone.pooled(*items).float())
+            found[0].append(teacher.backbone.pooled(*items, at).float())
+            found[1].append(engine.backbone.pooled(*items, at).float())
     return torch.cat(found[0]), torch.cat(found[1])
 
 

@@ -16,8 +16,8 @@ from remix.learning.mistakes import most_mistaken
 from remix.learning.stage import Stage, Training
 from remix.methods.left_out import Judged, accuracy, judge
 from remix.methods.plain import FIRST, first_task
-from remix.methods.step_features import StepFeatures, block_sets, block_sizes, spaced, step_features
-from remix.networks import Backbone, ExactHead, FeatureMap, Head
+from remix.methods.step_features import StepFeatures, block_sets, block_sizes, spaced, stage_ends, step_features
+from remix.networks import Backbone, ExactHead, FeatureMap, Head, Pooling
 from remix.statistics import Calibration, ClassRecord, ClassSums, Familiarity, Scatter, ScatterKind
 
 if TYPE_CHECKING:
@@ -108,8 +108,10 @@ class Exact(Method):
         return 2048
 
     def forms(self) -> Sequence[bool]:
-        """Whether features may be as they are, and roots of unit length."""
-        return (False, True) if self.rooted is None else (self.rooted,)
+        """Whether features may be as they are, and roots of unit length: the latter where nothing learns from them."""
+        if self.rooted is not None:
+            return (self.rooted,)
+        return (False,) if self.first.epochs else (False, True)
 
     def completed(self, map: FeatureMap, seed: int) -> FeatureMap:
         """A map with what the method adds to it."""
@@ -176,7 +178,7 @@ class Exact(Method):
             assert isinstance(head, ExactHead)
             honest = None
             by = next(one for one in self.heads() if one.name == known.method)
-            map, found = head.map, step_features(engine, data, head.map.blocks, head.map.sizes)
+            map, found = head.map, step_features(engine, data, head.map.at, head.map.sizes)
             x, kind = found.through(map), known.scatter.kind
             _check_size(kind, known.own, map.dim, len(engine.memory.classes))
             sums = known.extended(ClassSums.of(x, found.labels, "dense" if kind == "laplace" else kind, known.own))
@@ -217,12 +219,22 @@ class Exact(Method):
         names = [block.name for block in backbone.blocks()]
         return [tuple(sorted({names.index(name) for name in self.blocks}))]
 
+    def _fixed(self, backbone: Backbone) -> FeatureMap | None:
+        """Of a network that learns from the first images: these cannot choose blocks, as the last knows them best."""
+        if not self.first.epochs or self.blocks is not None:
+            return None
+        maps = (stage_ends(backbone, detail=detail) for detail in (True, False))
+        return next((map for map in maps if map.dim <= self.most()), None)
+
     def _begun(self, engine: Engine, data: ImageDataset) -> tuple[StepFeatures, Exact, FeatureMap, float]:
         """Features of the first classes, and the head, map and strength that are chosen by them."""
         sizes, heads = block_sizes(engine.backbone), self.heads()
         sets = [one._sets(engine.backbone, sizes) for one in heads]
-        blocks = sorted({block for tried in sets for one in tried for block in one})
-        found = step_features(engine, data, blocks, [sizes[block] for block in blocks])
+        blocks = tuple(sorted({block for tried in sets for one in tried for block in one}))
+        at, widths, fixed = Pooling(blocks), [sizes[block] for block in blocks], self._fixed(engine.backbone)
+        if fixed is not None:
+            at, widths, sets = fixed.at, list(fixed.sizes), [[fixed.blocks] for _ in heads]
+        found = step_features(engine, data, at, widths)
         some = found.some(_MOST_TRIED)
         chosen = [one._choose(some, tried, engine.seed) for one, tried in zip(heads, sets, strict=True)]
         best = min(range(len(heads)), key=lambda place: chosen[place].loss)
@@ -237,7 +249,7 @@ class Exact(Method):
         sizes, chosen = dict(zip(found.blocks, found.sizes, strict=True)), None
         for rooted in self.forms():
             for blocks in sets:
-                bare = FeatureMap(blocks, [sizes[block] for block in blocks], rooted)
+                bare = FeatureMap(blocks, [sizes[block] for block in blocks], rooted, detail=found.detail)
                 map = self.completed(bare, seed)
                 x = found.through(map)
                 sums = ClassSums.of(x, found.labels, "none")
@@ -281,7 +293,8 @@ class Exact(Method):
         names = [backbone.blocks()[block].name for block in map.blocks]
         rooted = " as roots of unit length" if map.rooted else ""
         held = f", {self.word} {sums.strength:.3g}" if self.word else ""
-        return f"{self.name} uses features of {' + '.join(names)}{rooted}{held}"
+        detail = " in detail" if map.detail else ""
+        return f"{self.name} uses features of {' + '.join(names)}{detail}{rooted}{held}"
 
 
 class Scored(NamedTuple):

@@ -9,7 +9,7 @@ So every image is of a class, and every class new, to the network that it is jud
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -25,7 +25,7 @@ from remix.learning.team import full_precision
 from remix.learning.trainer import StageState, Trainer, TrainingStoppedError
 from remix.methods.left_out import judge
 from remix.methods.step_features import StepFeatures, spaced
-from remix.networks import Backbone, Items
+from remix.networks import Backbone, Items, Pooling
 from remix.networks.probe import block_shapes, evaluating
 
 __all__ = ["FirstAdaptation", "Trial", "first_adapted"]
@@ -154,7 +154,7 @@ class FirstAdaptation:
     def features(self) -> StepFeatures:
         """Of the images by the network as it is now; of at most 1,500, evenly spaced."""
         upper = [block for block in self.frozen.blocks if block >= self.start]
-        rows = [x for x, _ in self._pooled(upper)]
+        rows = [x for x, _ in self._pooled(Pooling(tuple(upper)))]
         sizes = dict(zip(self.frozen.blocks, self.frozen.sizes, strict=True))
         parts = dict(zip(self.frozen.blocks, self.frozen.rows.split(self.frozen.sizes, 1), strict=True))
         parts |= zip(upper, torch.cat(rows).split([sizes[block] for block in upper], 1), strict=True)
@@ -167,7 +167,7 @@ class FirstAdaptation:
         means = torch.stack([x[labels == label].mean(0) for label in classes.tolist()])
         return means, x[torch.isin(labels, classes)].mean(0)
 
-    def _pooled(self, at: Sequence[int] | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+    def _pooled(self, at: Pooling | None = None) -> Iterator[tuple[Tensor, Tensor]]:
         engine = self.engine
         with evaluating(engine.backbone):
             for items, labels in self._batches(None):

@@ -29,6 +29,7 @@ def held_features(
     collapse: float = 0.0,
     dreams: bool = False,
     resting: Callable[[], bool] = lambda: False,
+    drawn: Callable[[Tensor], Tensor] | None = None,
 ) -> Losses:
     """Cross-entropy among the classes of the task, the distance of features, and what keeps them from collapsing.
 
@@ -41,6 +42,7 @@ def held_features(
         collapse: weight of `anti_collapse`; batches of no more images than features are left out of it.
         dreams: whether the distance is of as many pseudo-samples too, in the same batch.
         resting: whether, at this moment, the network only lends its features to the classifier.
+        drawn: from labels (N,) of old classes to features of the last block; by default of their Gaussians.
 
     """
     teacher, dim = engine.teacher, engine.backbone.feature_dim
@@ -60,8 +62,8 @@ def held_features(
             found = {"local": cross_entropy(head(features), labels)}
         else:
             old = torch.arange(len(gaussians)).repeat(-(-len(labels) // len(gaussians)))
-            drawn = gaussians.sample(old, engine.generator).to(features)
-            logits = head(torch.cat([features, drawn]))
+            others = gaussians.sample(old, engine.generator) if drawn is None else drawn(old)
+            logits = head(torch.cat([features, others.to(features)]))
             found = {"local": cross_entropy(logits, torch.cat([labels, 1 + old.to(labels)]))}
         if teacher is not None:
             parts = [real] if replayed is None else [real, replayed.items]

@@ -18,7 +18,7 @@ from remix.statistics import ClassSums, ScatterKind
 __all__ = ["Lda"]
 
 CovarianceChoice = Literal["auto", "dense", "laplace", "diagonal"]
-_GRID = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98)
+_GRID = (0.003, 0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98)
 _DENSE, _LAPLACE = 2048, 512  # features of a matrix; of a Laplace covariance that is fitted within seconds
 _FITTED = 0.05  # shrinkage of a Laplace covariance, which has few numbers to be wrong in
 

@@ -29,18 +29,16 @@ def last_block(backbone: Backbone, *, unit: bool = False) -> FeatureMap:
     return FeatureMap((len(backbone.blocks()) - 1,), (backbone.feature_dim,), unit=unit)
 
 
-def solved_head(
-    kind: SolvedKind, backbone: Backbone, task_sizes: Sequence[int], gaussians: ClassGaussians
-) -> ExactHead:
-    """The head of all classes from their Gaussians, in the order of their labels."""
+def solved_head(kind: SolvedKind, map: FeatureMap, task_sizes: Sequence[int], gaussians: ClassGaussians) -> ExactHead:
+    """The head of all classes from their Gaussians of the features of a map, in the order of their labels."""
     if kind == "bayes":
-        return bayes_head(backbone, task_sizes, gaussians, 3.0)
+        return bayes_head(map, task_sizes, gaussians, 3.0)
     if kind == "discriminant":
         weights = torch.tensor(gaussians.counts, dtype=torch.float64)
         scatter = (weights[:, None, None] * covariances(gaussians)).sum(0)
         freedom = max(int(weights.sum()) - len(weights), 1)
         found = Discriminant(gaussians.mean.double().cpu(), scatter, freedom, _SHRINKAGE)
-        return ExactLinearHead(last_block(backbone), task_sizes, *found.weights()).float()
+        return ExactLinearHead(map, task_sizes, *found.weights()).float()
     noise = standard_normal(
         (_DRAWS, gaussians.dim), torch.Generator().manual_seed(0), torch.float64, torch.device("cpu")
     )
@@ -48,10 +46,10 @@ def solved_head(
     roots = torch.linalg.cholesky(_safe(covariances(gaussians)))
     draws = gaussians.mean.double().cpu()[:, None] + noise @ roots.mT
     labels = torch.arange(len(gaussians)).repeat_interleave(_DRAWS)
-    return linear_head(backbone, task_sizes, draws.flatten(0, 1), labels)
+    return linear_head(map, task_sizes, draws.flatten(0, 1), labels)
 
 
-def linear_head(backbone: Backbone, task_sizes: Sequence[int], features: Tensor, labels: Tensor) -> ExactLinearHead:
+def linear_head(map: FeatureMap, task_sizes: Sequence[int], features: Tensor, labels: Tensor) -> ExactLinearHead:
     """The linear classifier of least cross-entropy on features (N, D) with labels (N,), every class weighing the same.
 
     A convex problem, solved to its end: nothing is random.
@@ -74,16 +72,16 @@ def linear_head(backbone: Backbone, task_sizes: Sequence[int], features: Tensor,
     with torch.enable_grad():
         optimiser.step(closure)
     found = weight.detach() / scale
-    return ExactLinearHead(last_block(backbone), task_sizes, found, bias.detach() - found @ centre).float()
+    return ExactLinearHead(map, task_sizes, found, bias.detach() - found @ centre).float()
 
 
 def bayes_head(
-    backbone: Backbone, task_sizes: Sequence[int], gaussians: ClassGaussians, shrinkage: float
+    map: FeatureMap, task_sizes: Sequence[int], gaussians: ClassGaussians, shrinkage: float
 ) -> ExactQuadraticHead:
     """AdaGauss's: the distance of unit vectors in the inverse of each class's correlation.
 
     Args:
-        backbone: of the features.
+        map: of the features; it makes them unit vectors.
         task_sizes: classes of each task.
         gaussians: of all of them.
         shrinkage: how often the mean variance of a class is added to all of its variances first.
@@ -96,7 +94,8 @@ def bayes_head(
     correlation = covariance / variance.sqrt()[:, :, None] / variance.sqrt()[:, None, :]
     mean = normalize(gaussians.mean.double().cpu(), dim=1)
     precision = torch.linalg.inv(correlation)
-    return ExactQuadraticHead(last_block(backbone, unit=True), task_sizes, mean, precision).float()
+    unit = FeatureMap(map.blocks, map.sizes, unit=True)
+    return ExactQuadraticHead(unit, task_sizes, mean, precision).float()
 
 
 def covariances(gaussians: ClassGaussians) -> Tensor:

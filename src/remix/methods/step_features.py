@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -13,10 +14,11 @@ from torch import Tensor
 from remix.data import ImageDataset
 from remix.learning.engine import Engine
 from remix.learning.team import full_precision
-from remix.networks import Backbone, FeatureMap
+from remix.networks import Backbone, FeatureMap, Pooling
+from remix.networks.backbone import detail_size
 from remix.networks.probe import block_shapes, evaluating
 
-__all__ = ["StepFeatures", "block_sets", "block_sizes", "spaced", "step_features"]
+__all__ = ["StepFeatures", "block_sets", "block_sizes", "spaced", "stage_ends", "step_features"]
 
 _DEEPEST = 4  # blocks, from the last one on, that may stand side by side
 
@@ -28,6 +30,7 @@ class StepFeatures(NamedTuple):
     labels: Tensor
     blocks: tuple[int, ...]
     sizes: tuple[int, ...]
+    detail: bool = False
 
     def through(self, map: FeatureMap) -> Tensor:
         """What a map makes of those of its blocks, (N, D): in single precision, as when it is used, then float64."""
@@ -46,14 +49,14 @@ def spaced(count: int, most: int) -> Tensor:
     return torch.arange(count) if count <= most else torch.linspace(0, count - 1, most, dtype=torch.float64).long()
 
 
-def step_features(engine: Engine, data: ImageDataset, blocks: Sequence[int], sizes: Sequence[int]) -> StepFeatures:
+def step_features(engine: Engine, data: ImageDataset, at: Pooling, sizes: Sequence[int]) -> StepFeatures:
     """Send the images of a step through the network once.
 
     Args:
         engine: whose network.
         data: the images.
-        blocks: whose pooled outputs are wanted.
-        sizes: how many features each of them gives.
+        at: which features are wanted.
+        sizes: how many features each block gives.
 
     Raises:
         ValueError: if a feature is not finite.
@@ -63,14 +66,14 @@ def step_features(engine: Engine, data: ImageDataset, blocks: Sequence[int], siz
     with evaluating(engine.backbone):
         for done, (items, targets) in enumerate(engine.images(data), start=1):
             with engine.team.precision():
-                found = full_precision(engine.backbone.pooled(*items, blocks))
+                found = full_precision(engine.backbone.pooled(*items, at))
             rows.append(found.cpu())
             labels.append(targets.cpu())
             engine.monitor.batch(0, done, count)
     everything = torch.cat(rows)
     if not bool(torch.isfinite(everything).all()):
         raise ValueError("the network gives NaN or infinite features for an image: check the images and its weights")
-    return StepFeatures(everything, torch.cat(labels), tuple(blocks), tuple(sizes))
+    return StepFeatures(everything, torch.cat(labels), at.blocks, tuple(sizes), at.detail)
 
 
 def block_sizes(backbone: Backbone) -> list[int]:
@@ -78,6 +81,29 @@ def block_sizes(backbone: Backbone) -> list[int]:
     shapes = block_shapes(backbone)[1:]
     sizes = [shape[0] if len(shape) in (1, 3) else shape[-1] if len(shape) == 2 else 0 for shape in shapes]
     return [*sizes[:-1], backbone.feature_dim]
+
+
+def stage_ends(backbone: Backbone, start: int = 0, detail: bool = True) -> FeatureMap:
+    """What the last block of every stage gives: after it, feature maps have another height and width.
+
+    A network whose blocks give no maps, such as a transformer, has one stage.
+
+    Args:
+        backbone: the network.
+        start: the first block that runs; what lies before it has no part.
+        detail: whether maps are pooled by `detail_pool`.
+
+    """
+    shapes, last = block_shapes(backbone)[1:], len(backbone.blocks()) - 1
+    changes = [
+        number
+        for number, (one, other) in enumerate(pairwise(shapes))
+        if number >= start and len(one) == len(other) == 3 and one[1:] != other[1:]
+    ]
+    means = block_sizes(backbone)
+    ends = [*changes, last]
+    sizes = [detail_size(shapes[end]) if detail and len(shapes[end]) == 3 else means[end] for end in ends]
+    return FeatureMap(ends, sizes, detail=detail)
 
 
 def block_sets(sizes: Sequence[int], most: int) -> list[tuple[int, ...]]:

@@ -2,7 +2,7 @@
 
 from remix.networks.adapt import ModuleBackbone, as_backbone
 from remix.networks.attribute_head import AttributeHead
-from remix.networks.backbone import Backbone, Block, Items, average_pool
+from remix.networks.backbone import Backbone, Block, Items, Pooling, average_pool
 from remix.networks.cifar_resnet import CifarResNet
 from remix.networks.convnet import ConvNet
 from remix.networks.exact_heads import ExactHead, ExactLinearHead, ExactQuadraticHead
@@ -57,6 +57,7 @@ __all__ = [
     "ModuleBackbone",
     "OpenedNetwork",
     "Point",
+    "Pooling",
     "RoutedHead",
     "TextHead",
     "TextTower",

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import adaptive_avg_pool2d
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from remix.networks.hooks import Point
 from remix.networks.views import CHANNELS, View
 
-__all__ = ["Backbone", "Block", "Items", "average_pool", "image_shape", "initialise_convolutions"]
+__all__ = [
+    "Backbone", "Block", "Items", "Pooling", "average_pool", "detail_pool", "detail_size", "image_shape",
+    "initialise_convolutions",
+]  # fmt: skip
+
+
+_LEAST_SPREAD = 1e-8  # so that the root of the spread of a constant map has a gradient
 
 
 class Block(NamedTuple):
@@ -43,6 +50,19 @@ class Items(NamedTuple):
 
     x: Tensor
     start: int = 0
+
+
+class Pooling(NamedTuple):
+    """Which features are read: of blocks, ascending, side by side.
+
+    Attributes:
+        blocks: numbers of the blocks.
+        detail: pool their outputs by `detail_pool` instead of averaging them.
+
+    """
+
+    blocks: tuple[int, ...]
+    detail: bool = False
 
 
 class Backbone(nn.Module):
@@ -144,13 +164,13 @@ class Backbone(nn.Module):
         """Average the output of the last block over positions: (N, feature_dim)."""
         return average_pool(features)
 
-    def pooled(self, x: Tensor, start: int = 0, at: Sequence[int] | None = None) -> Tensor:
+    def pooled(self, x: Tensor, start: int = 0, at: Pooling | None = None) -> Tensor:
         """Pooled features (N, feature_dim) of images or of the inputs of block ``start``.
 
         Args:
             x: see `features`.
             start: see `features`.
-            at: numbers of blocks, ascending, whose pooled outputs are wanted side by side instead of those of the last.
+            at: which features are wanted instead of those of the last block.
 
         Raises:
             ValueError: for a block that is not there, or that lies before ``start``.
@@ -158,13 +178,23 @@ class Backbone(nn.Module):
         """
         if at is None:
             return self.pool(self.features(x, start))
-        found, last = [], len(self.blocks()) - 1
-        if not start - 1 <= at[0] <= at[-1] <= last:
-            raise ValueError(f"features of blocks {list(at)} cannot be had from block {start} to {last}")
-        for number in at:
+        found = self.outputs(x, at.blocks, start)
+        return torch.cat([self.pool_block(number, y, at.detail) for number, y in zip(at.blocks, found, strict=True)], 1)
+
+    def outputs(self, x: Tensor, blocks: Sequence[int], start: int = 0) -> Iterator[Tensor]:
+        """What each of these blocks, ascending, gives. Arguments and errors as of `pooled`."""
+        last = len(self.blocks()) - 1
+        if not start - 1 <= blocks[0] <= blocks[-1] <= last:
+            raise ValueError(f"features of blocks {list(blocks)} cannot be had from block {start} to {last}")
+        for number in blocks:
             x, start = self.features(x, start, number + 1), number + 1
-            found.append(self.pool(x) if number == last else average_pool(x))
-        return torch.cat(found, 1)
+            yield x
+
+    def pool_block(self, number: int, output: Tensor, detail: bool = False) -> Tensor:
+        """Pooled features (N, D) of what a block gives."""
+        if detail and output.dim() == 4:
+            return detail_pool(output)
+        return self.pool(output) if number == len(self.blocks()) - 1 else average_pool(output)
 
     def forward(self, x: Tensor) -> Tensor:
         """Same as :meth:`features`."""
@@ -187,6 +217,25 @@ def average_pool(features: Tensor) -> Tensor:
     raise ValueError(
         f"cannot pool features of shape {tuple(features.shape)}: expected (N, C, H, W), (N, L, C) or (N, C)"
     )
+
+
+def detail_pool(maps: Tensor) -> Tensor:
+    """Means over the quarters of maps (N, C, H, W), and deviations over all positions: (N, 5 C), or less of small maps.
+
+    A class is told by where in the image something is, and by how much it varies; an average forgets both.
+    """
+    height, width = maps.shape[2:]
+    quarters = adaptive_avg_pool2d(maps, (min(height, 2), min(width, 2))).flatten(1)
+    if height * width == 1:
+        return quarters
+    spread = (maps - maps.mean((2, 3), keepdim=True)).square().mean((2, 3))
+    return torch.cat([quarters, (spread + _LEAST_SPREAD).sqrt()], 1)
+
+
+def detail_size(shape: Sequence[int]) -> int:
+    """Numbers that `detail_pool` makes of a map (C, H, W)."""
+    channels, height, width = shape
+    return channels * (min(height, 2) * min(width, 2) + (height * width > 1))
 
 
 def image_shape(shape: Sequence[int]) -> tuple[int, int, int]:

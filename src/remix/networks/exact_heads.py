@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
+from remix.networks.backbone import Pooling
 from remix.networks.feature_map import FeatureMap
 from remix.networks.heads import Head, checked_sizes, register_head
 
@@ -34,9 +35,9 @@ class ExactHead(Head):
         self.register_buffer("scale", torch.ones(()))
 
     @property
-    def at(self) -> tuple[int, ...]:
-        """The blocks of the map."""
-        return self.map.blocks
+    def at(self) -> Pooling:
+        """Those of the map."""
+        return self.map.at
 
     @property
     def task_sizes(self) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, normalize
 
-from remix.networks.backbone import Backbone
+from remix.networks.backbone import Backbone, Pooling
 from remix.support.global_random import undisturbed
 from remix.support.registry import Registry
 
@@ -48,8 +48,8 @@ class Head(nn.Module):
         self.register_buffer("_placement", torch.empty(0), persistent=False)
 
     @property
-    def at(self) -> tuple[int, ...] | None:
-        """Numbers of the blocks whose pooled outputs, side by side, it takes; None for those of the last alone."""
+    def at(self) -> Pooling | None:
+        """Which features it takes; None for the pooled output of the last block."""
         return None
 
     @property
