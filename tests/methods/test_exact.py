@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from test_methods import weights
-from tiny import tiny_stream
+from tiny import tiny_engine, tiny_stream
 from tiny_transformer import PlainConvolutions, TinyTransformer
 
 from remix.data import ImageDataset, Normalisation, Task
@@ -16,7 +16,7 @@ from remix.learning.stage import Training
 from remix.learning.trainer import Monitor
 from remix.methods import create_method
 from remix.methods.exact import LEFT_OUT
-from remix.methods.step_features import block_sets, block_sizes
+from remix.methods.step_features import block_sets, block_sizes, stage_ends
 from remix.networks import Backbone, Classifier, LinearHead, create_backbone
 from remix.networks.views import TOKEN_CHANNELS
 
@@ -235,6 +235,45 @@ def test_a_network_that_does_not_fit_is_refused():
     engine.present, engine.student.head = ImageDataset(*photographs(2, 2), NAMES[:2]), LinearHead(1024, [402])
     with pytest.raises(ValueError, match=r"would keep 402 matrices of 1024 x 1024 numbers, 3\.4 GB"):
         engine.method.begin(engine)
+
+
+def test_a_network_that_learns_from_the_first_images_is_read_at_the_end_of_every_stage_in_detail():
+    images, labels = photographs()
+    engine = tiny_engine("lda", tiny_stream())
+    engine.learn(tiny_stream()[0])
+    map, ends = engine.student.head.map, stage_ends(engine.backbone)
+    assert (map.blocks, map.sizes, map.detail, map.rooted) == (ends.blocks, ends.sizes, True, False)
+    assert len(ends.blocks) > 1
+    assert engine.memory.get("sums").dim == ends.dim
+    trained = engine_of(create_method("lda"))  # nothing learns there: the images choose
+    learn(trained, images, labels, [0, 1, 2])
+    assert not trained.student.head.map.detail
+
+
+def test_a_network_too_wide_for_details_is_read_by_averages(monkeypatch):
+    monkeypatch.setattr("remix.methods.lda._DENSE", stage_ends(tiny_engine("lda", tiny_stream()).backbone).dim - 1)
+    engine = tiny_engine("lda", tiny_stream())
+    engine.learn(tiny_stream()[0])
+    assert engine.student.head.map.blocks == stage_ends(engine.backbone).blocks
+    assert not engine.student.head.map.detail
+
+
+def test_stages_end_where_maps_change_their_size():
+    backbone = create_backbone("resnet32", width=4)
+    names = [backbone.blocks()[block].name for block in stage_ends(backbone).blocks]
+    assert names == ["stage_1.4", "stage_2.4", "stage_4.0"]
+    assert stage_ends(backbone).sizes == (20, 40, 80)
+    assert stage_ends(backbone, detail=False).sizes == (4, 8, 16)
+    assert stage_ends(backbone, start=8).blocks == (10, 15)
+    assert len(stage_ends(TinyTransformer()).blocks) == 1
+
+
+def test_the_average_of_the_last_block_is_that_of_its_quarters():
+    map, features = stage_ends(network()), torch.randn(2, *network().input_shape)
+    backbone = network().eval()
+    with torch.no_grad():
+        found = map.last_average(backbone.pooled(features, at=map.at), backbone.feature_dim)
+        torch.testing.assert_close(found, backbone.pooled(features))
 
 
 def test_blocks_to_choose_from_end_with_the_last_and_stay_within_bounds():
