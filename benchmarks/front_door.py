@@ -62,7 +62,7 @@ def mine():
 SWEEP = "REMIX_IMPORT=mine.py remix sweep digits --set method=finetune,head-only --seeds 0-2 --jobs 2"
 OWN = "remix run cifar100-mini --method lda --set data.name=photos"
 SIZES = "data.order=natural data.options.size=64 data.tasks=5 data.classes=null"
-# Of each journey what is typed, in its order: a name that ends with .py is a file that is written, the rest are commands.
+# What is typed in each journey, in order: a pair is a file that is written, the rest are commands.
 JOURNEYS: dict[str, dict[str, list[str | tuple[str, str]]]] = {
     "the demo": {"before": ["make demo"], "after": ["make demo"]},
     "a method of one's own against fine-tuning, three seeds, with a page": {
@@ -126,7 +126,8 @@ JOURNEYS: dict[str, dict[str, list[str | tuple[str, str]]]] = {
                 "optimiser = torch.optim.Adam(model.parameters(), lr=0.01)\nfor _ in range(50):\n"
                 "    optimiser.zero_grad()\n    (-model().log_prob(rows).mean()).backward()\n    optimiser.step()\n"
                 'save_file(model.normal().state_dict(), "p.safetensors")\n'
-                'again = LaplaceNormal.from_state_dict(load_file("p.safetensors"))\nprint(again.log_prob(rows).mean())\n',
+                'again = LaplaceNormal.from_state_dict(load_file("p.safetensors"))\n'
+                "print(again.log_prob(rows).mean())\n",
             ),
             "python gaussian.py",
         ],
@@ -175,8 +176,7 @@ def walk(tree: Path, typed: list[str | tuple[str, str]], data: Path) -> dict[str
                 shutil.rmtree(tree / "demo-output", ignore_errors=True)
                 command, where = f"make -s demo VENV={venv}", tree
             done = subprocess.run(
-                command,
-                shell=True,
+                ["sh", "-c", command],
                 cwd=where,
                 env=environment,
                 stdout=subprocess.PIPE,
@@ -196,15 +196,17 @@ def walk(tree: Path, typed: list[str | tuple[str, str]], data: Path) -> dict[str
 def page(found: dict[str, dict[str, dict[str, float]]], commit: str) -> str:
     """The table, and what was typed."""
     lines = [
-        "# Journeys of a newcomer, before and after the front door", "",
-        f"Five things typed in an empty folder: before (commit {commit}) and now, by `python -m benchmarks.front_door BEFORE",
-        "--data DIR` (needs Imagenette and a checkout of that commit), one run each, one thread each, on a machine that others",
-        "used, so look at the seconds of the processor. Packages are installed in both cases. *Refused* are commands that",
-        "end with an error, which says what to type next. Lines printed count a progress line that is drawn over as one",
-        "or more, as a log has it.", "",
+        "# Journeys of a newcomer, before and after the front door",
+        "",
+        f"Five things, each typed in an empty folder: before (commit {commit}) and now. Made by",
+        "`python -m benchmarks.front_door BEFORE --data DIR` (needs Imagenette and a checkout of that commit), one run",
+        "each with one thread, on a machine that others used too: the processor's seconds compare better than the",
+        "clock's. Packages were installed already. *Refused* commands ended with an error. A progress",
+        "line that is drawn over in a terminal counts as often as a log has it.",
+        "",
         "| journey | | commands (refused) | lines of Python | lines printed | processor, s | clock, s |",
         "|---|---|---|---|---|---|---|",
-    ]  # fmt: skip
+    ]
     for name, times in found.items():
         for when, n in times.items():
             refused = f" ({n['refused']})" if n["refused"] else ""

@@ -53,7 +53,7 @@ def run_locally(jobs: Sequence[Job], parallel: int, report: Report) -> dict[str,
         while waiting or running:
             while waiting and len(running) < parallel:
                 job = waiting.pop(0)
-                running[job] = _start(job, max(1, (os.cpu_count() or 1) // parallel))
+                running[job] = _start(job, _threads(parallel))
                 tries[job.name] += 1
                 report(job, "runs")
             for job in [job for job, process in running.items() if process.poll() is not None]:
@@ -68,6 +68,13 @@ def run_locally(jobs: Sequence[Job], parallel: int, report: Report) -> dict[str,
         _interrupt(running, report)
         raise
     return ends
+
+
+def _threads(parallel: int) -> int:
+    """Of each of so many runs: its share of the processors, or fewer if OMP_NUM_THREADS asks for fewer."""
+    share = max(1, (os.cpu_count() or 1) // parallel)
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return min(share, int(asked)) if asked.isdecimal() and int(asked) > 0 else share
 
 
 def _start(job: Job, threads: int) -> subprocess.Popen[bytes]:
