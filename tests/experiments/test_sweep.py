@@ -4,6 +4,7 @@ import pytest
 
 from remix.experiments import sweep
 from remix.experiments.sweep import parse_seeds, sweep_jobs
+from remix.experiments.sweep_runners import threads_of_each
 from remix.support.settings import SettingError
 
 
@@ -48,3 +49,12 @@ def test_what_is_left_is_never_nothing(monkeypatch, tmp_path, seconds, said):
 
     sweep.finish_jobs(jobs, 1, told.append, start)
     assert told[-1].endswith(f"1 of 2 finished, {said} left")
+
+
+def test_runs_share_the_processors_and_take_no_more_threads_than_omp_num_threads(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert [threads_of_each(parallel) for parallel in (1, 2, 16)] == [8, 4, 1]
+    for told, threads in (("1", 1), ("3", 3), ("6", 4), ("0", 4), ("many", 4)):
+        monkeypatch.setenv("OMP_NUM_THREADS", told)
+        assert threads_of_each(2) == threads

@@ -45,15 +45,6 @@ def test_a_crashed_run_is_tried_again_one_that_failed_by_itself_or_was_refused_i
     assert "no such data" in jobs[3].log.read_text()
 
 
-@pytest.mark.parametrize(("asked", "found"), [("1", "1"), ("64", "3"), ("", "3"), ("many", "3")])
-def test_fewer_threads_are_what_was_asked_for_and_no_more_than_its_share(tmp_path, scripts, monkeypatch, asked, found):
-    monkeypatch.setattr(os, "cpu_count", lambda: 6)
-    monkeypatch.setenv("OMP_NUM_THREADS", asked)
-    job = script(tmp_path, "job", "print(os.environ['OMP_NUM_THREADS']); finish()")
-    assert run_locally([job], 2, lambda job, status: None) == {"job": "finished"}
-    assert job.log.read_text().strip() == found
-
-
 def test_no_more_than_so_many_at_a_time(tmp_path, scripts):
     jobs = [script(tmp_path, f"job{i}", "time.sleep(0.3); finish()") for i in range(4)]
     now, most = set(), 0

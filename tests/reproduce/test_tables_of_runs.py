@@ -130,7 +130,7 @@ def test_memory_of_the_gpu_has_a_line_where_there_is_one(timed):
 def test_efficiency_has_five_and_ten_tasks_and_twenty_at_the_paper_s_scale(tmp_path, monkeypatch):
     monkeypatch.setattr(estimate, "seconds_per_image", lambda config: 1e-3)
     _, text = make("efficiency", tmp_path / "mini", dry_run=True)
-    assert "cifar100-mini, 10 tasks" in text
+    assert "cifar100-mini, 10 tasks, half the images" in text
     assert "8 runs to do" in text  # three seeds of five tasks, one of ten
     _, text = make("efficiency", tmp_path / "paper", dry_run=True, scale="paper", seeds="1")
     assert "cifar100-20" in text

@@ -22,7 +22,7 @@ from remix.experiments.sweep import Job, Report, Status
 from remix.support.files import open_appending
 from remix.support.settings import SettingError
 
-__all__ = ["run_locally", "run_on_slurm"]
+__all__ = ["run_locally", "run_on_slurm", "threads_of_each"]
 
 # Statuses of the command that would be the same again: an error or a loss that is not finite, something to set right.
 _ENDS: dict[int, Status] = {1: "failed", 2: "refused"}
@@ -53,7 +53,7 @@ def run_locally(jobs: Sequence[Job], parallel: int, report: Report) -> dict[str,
         while waiting or running:
             while waiting and len(running) < parallel:
                 job = waiting.pop(0)
-                running[job] = _start(job, _threads(parallel))
+                running[job] = _start(job, threads_of_each(parallel))
                 tries[job.name] += 1
                 report(job, "runs")
             for job in [job for job, process in running.items() if process.poll() is not None]:
@@ -70,11 +70,11 @@ def run_locally(jobs: Sequence[Job], parallel: int, report: Report) -> dict[str,
     return ends
 
 
-def _threads(parallel: int) -> int:
-    """Of each of so many runs: its share of the processors, or fewer if OMP_NUM_THREADS asks for fewer."""
+def threads_of_each(parallel: int) -> int:
+    """Of so many runs at a time: their share of the processors, and no more than OMP_NUM_THREADS where that is set."""
     share = max(1, (os.cpu_count() or 1) // parallel)
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    return min(share, int(asked)) if asked.isdecimal() and int(asked) > 0 else share
+    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    return min(share, int(wanted)) if wanted.isdecimal() and int(wanted) else share
 
 
 def _start(job: Job, threads: int) -> subprocess.Popen[bytes]:
