@@ -88,7 +88,7 @@ JOURNEYS: dict[str, dict[str, list[str | tuple[str, str]]]] = {
                 'learner.learn(new, classes=["emu"])\nlearner.save("animals.remix")\n',
             ),
             "python mine.py",
-            "REMIX_IMPORT=mine.py remix export animals.remix --out animals.onnx",
+            "REMIX_IMPORT=mine.py remix export animals.remix --format onnx --out animals.onnx",
         ],
         "after": [
             (
@@ -207,8 +207,8 @@ def page(found: dict[str, dict[str, dict[str, float]]], commit: str) -> str:
         "| journey | | commands (refused) | lines of Python | lines printed | processor, s | clock, s |",
         "|---|---|---|---|---|---|---|",
     ]
-    for name, times in found.items():
-        for when, n in times.items():
+    for name in JOURNEYS:
+        for when, n in found.get(name, {}).items():
             refused = f" ({n['refused']})" if n["refused"] else ""
             lines.append(
                 f"| {name if when == 'before' else ''} | {when} | {n['commands']}{refused} | {n['python'] or ''} | "
@@ -233,14 +233,14 @@ def main() -> None:
     trees = {"before": given.before.resolve(), "after": ROOT}
     store = given.out.with_suffix(".json")
     found = json.loads(store.read_text()) if store.is_file() else {}
+    commit = subprocess.run(["git", "-C", given.before, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
     for name, ways in JOURNEYS.items():
         for when, typed in ways.items():
             if when not in found.setdefault(name, {}):
                 found[name][when] = walk(trees[when], typed, given.data)
                 print(name, when, found[name][when], flush=True)
                 write_text(store, json.dumps(found, indent=1) + "\n")
-    commit = subprocess.run(["git", "-C", given.before, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-    write_text(given.out, page(found, commit.stdout.strip()))
+                write_text(given.out, page(found, commit.stdout.strip()))
 
 
 if __name__ == "__main__":
