@@ -81,13 +81,14 @@ JOURNEYS: dict[str, dict[str, list[str | tuple[str, str]]]] = {
     },
     "a network of one's own adopted, extended by a class, exported": {
         "before": [
+            ("mine.py", f"import remix.networks\n{NETWORK}\n{REGISTERED}"),
             (
-                "mine.py",
-                f"{NETWORK}\n{REGISTERED}"
+                "adopt.py",
+                "import remix\nfrom mine import data, new, parts, trained\n\n"
                 'learner = remix.Learner.adopt(trained(), data, classes=["cat", "dog"], backbone="mine", **parts)\n'
                 'learner.learn(new, classes=["emu"])\nlearner.save("animals.remix")\n',
             ),
-            "python mine.py",
+            "python adopt.py",
             "REMIX_IMPORT=mine.py remix export animals.remix --format onnx --out animals.onnx",
         ],
         "after": [
