@@ -209,7 +209,7 @@ def page(found: dict[str, dict[str, dict[str, float]]], commit: str) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for name in JOURNEYS:
-        for when, n in found.get(name, {}).items():
+        for when, n in sorted(found.get(name, {}).items(), reverse=True):
             refused = f" ({n['refused']})" if n["refused"] else ""
             lines.append(
                 f"| {name if when == 'before' else ''} | {when} | {n['commands']}{refused} | {n['python'] or ''} | "
