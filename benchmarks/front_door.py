@@ -204,7 +204,7 @@ def page(found: dict[str, dict[str, dict[str, float]]], commit: str) -> str:
         "each with one thread, on a machine that others used too: the processor's seconds compare better than the",
         "clock's. Packages were installed already. *Refused* commands ended with an error. A progress",
         "line that is drawn over in a terminal counts as often as a log has it.",
-        "The commands for a folder of photographs before are those that one comes to by following each error. A missing row",
+        "For photographs, the commands before are those that one comes to by following each error. A missing row",
         "was not measured.",
         "",
         "| journey | | commands (refused) | lines of Python | lines printed | processor, s | clock, s |",
