@@ -23,6 +23,7 @@ from remix.networks import list_backbones
 from remix.reproduce import TARGETS
 
 PARSER = build_parser(COMMANDS)
+_ELSEWHERE = {"rm", "tensorboard"}  # programs of others
 
 
 def check_accepted(words: list[str], root: Path) -> None:
@@ -42,6 +43,10 @@ def check_accepted(words: list[str], root: Path) -> None:
         assert not missing, f"the Makefile has no {missing}"
     elif words[:2] == ["pip", "install"]:
         _check_pip(words[2:], (root / "pyproject.toml").read_text("utf-8"))
+    elif words[0] == "source":
+        assert words[1:] == [".venv/bin/activate"], words
+    else:
+        assert words[0] in _ELSEWHERE, f"nobody knows {words[0]}"
 
 
 def _check_remix(words: list[str]) -> None:

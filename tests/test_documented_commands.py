@@ -186,6 +186,8 @@ def test_how_a_page_is_read():
         "python -m benchmarks.train_vit --data DIR --out DIR --minuets 3",
         "python examples/none.py",
         "make coffee",
+        "source .venv/bin/activat",
+        "rmm -r digits/first",
         "pip install 'remix-dfcil[nothing]'",
     ],
 )

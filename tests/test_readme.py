@@ -70,6 +70,18 @@ def test_the_first_screen_has_what_a_newcomer_looks_for():
     assert lines[0] == "# REMIX: data-free class-incremental learning in PyTorch"
     assert {"make demo", "make test", "import remix"} <= {line.split("#")[0].strip() for line in lines[:40]}
     assert "![" in "".join(lines[:15])
+    order = [
+        "catastrophic forgetting",
+        "*Stop Marginalizing",
+        "![",
+        "| joint training",
+        "make demo",
+        "import remix",
+        "- To **",
+    ]
+    places = [next(n for n, line in enumerate(lines) if part in line) for part in (*order, "**When not to use it.**")]
+    assert places == sorted(places)
+    assert places[-1] < 40
 
 
 def test_the_table_of_the_readme_is_that_of_the_chart():

@@ -35,6 +35,16 @@ def test_every_format_is_written(remix, model_file, format):
     assert remix("export", model_file, "--format", format, "--overwrite")[0] == 0
 
 
+def test_the_ending_of_the_file_says_the_format(remix, model_file):
+    target = model_file.with_name("plain.safetensors")
+    assert remix("export", model_file, "--out", target)[::2] == (0, "")
+    assert {target, target.with_suffix(".json")} <= set(target.parent.iterdir())
+    for words, said in (((), "--format onnx, torch, safetensors, or --out"), (("--out", "a.jpg"), ".onnx")):
+        status, _, err = remix("export", model_file, *words)
+        assert status == 2
+        assert said in err
+
+
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_full_disk_leaves_the_file_that_was_there(remix, model_file, format, monkeypatch):
     target = model_file.with_suffix(SUFFIXES[format])

@@ -16,6 +16,12 @@ from remix.cli import main
         ("run digits --devices 1.5", "argument --devices: must be a whole number, got '1.5'"),
         ("learn m.remix images --lr fast", "argument --lr: must be a number, got 'fast'"),
         ("data check cifar100", "invalid choice: 'check'"),
+        ("docter", "there is no command 'docter' (did you mean 'doctor'?)"),
+        ("run digits --mthod lda", "remix run: there is no option --mthod (did you mean '--method'?)"),
+        ("report runs --ot page.html", "there is no option --ot (did you mean '--out'?)"),
+        ("run digits --task=5", "there is no option --task (did you mean '--tasks'?)"),
+        ("run digits lda", "'lda' is one word too many"),
+        ("learn photos", "the following arguments are required: --out (remix learn --help says more)"),
     ],
 )
 def test_a_mistyped_value(typed, said, capsys):
@@ -25,6 +31,9 @@ def test_a_mistyped_value(typed, said, capsys):
     errors = capsys.readouterr().err
     assert said in errors
     assert "<class" not in errors
+    assert "usage" not in errors
+    if "invalid choice" not in said:
+        assert errors.count("\n") == 1
 
 
 def test_help_and_version_do_not_import_torch():

@@ -27,6 +27,20 @@ def test_a_table_of_files_and_folders(remix, model_file, digits):
     assert sum("drei ³/" in line and "  drei ³ " in line for line in lines) >= 9
 
 
+def test_a_terminal_has_as_many_classes_as_fit_in_a_line(remix, model_file, digits, monkeypatch):
+    picture = digits / "one" / "3.png"
+    _, whole, err = remix("predict", model_file, picture, "--top", "4")
+    assert (whole.splitlines()[0].split(), err) == (["image", "class", "2.", "3.", "4."], "")
+    width = len(whole.splitlines()[1])
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert remix("predict", model_file, picture, "--top", "4")[1] == whole
+    monkeypatch.setenv("COLUMNS", str(width - 1))
+    _, out, err = remix("predict", model_file, picture, "--top", "4")
+    assert out.splitlines()[0].split() == ["image", "class", "2.", "3."]
+    assert all(len(line) < width for line in out.splitlines())
+    assert "3 of the 4 most probable classes fit in a line" in err
+
+
 def test_a_name_is_no_formula_in_csv(remix, model_file, digits, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copy(digits / "one" / "3.png", tmp_path / "=cmd|x.png")

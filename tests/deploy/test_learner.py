@@ -76,6 +76,11 @@ def test_dreams_are_images_of_the_classes_asked_for(two_steps):
     assert sorted(found.labels.tolist()) == [1, 1, 1, 4, 4, 4]
     with pytest.raises(ValueError, match="there is no class 'cat'"):
         two_steps.dream(["cat"])
+    with pytest.raises(ValueError, match="there is no class 99"):
+        two_steps.dream([99])
+    by_place = two_steps.dream([1], 3, steps=4)
+    assert by_place.classes == found.classes
+    assert torch.equal(by_place.images, two_steps.dream([NAMES[1]], 3, steps=4).images)
 
 
 @pytest.mark.slow

@@ -66,6 +66,23 @@ def test_markdown_latex_and_csv_hold_the_same_numbers(runs):
         format_comparison({"digits": found}, "html")
 
 
+def test_the_numbers_of_single_seeds_are_not_taken_for_how_many(runs):
+    lines = format_comparison(
+        {"digits": compare_runs([runs / "remix-0", runs / "finetune-0"])}, "markdown"
+    ).splitlines()
+    assert lines[0].startswith("| method | seed | last accuracy |")
+    assert lines[2].startswith("| finetune | 0 | 40.00 |")
+
+
+def test_a_quoted_glob_is_that_of_the_shell(runs, monkeypatch):
+    (runs / "remix-0.log").write_text("a log")
+    monkeypatch.chdir(runs.parent)
+    found = compare_runs([f"{runs.name}/remix-*"])
+    assert {name: list(seeds) for name, seeds in found.summaries.items()} == {"remix": [0, 1, 2]}
+    with pytest.raises(RunDirectoryError, match="there is no folder"):
+        compare_runs([f"{runs.name}/*.log"])
+
+
 def test_two_matrices_fit_side_by_side(runs, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     main(["compare", str(runs), "--matrices"])

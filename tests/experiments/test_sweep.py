@@ -2,6 +2,7 @@
 
 import pytest
 
+from remix.experiments import sweep
 from remix.experiments.sweep import parse_seeds, sweep_jobs
 from remix.experiments.sweep_runners import threads_of_each
 from remix.support.settings import SettingError
@@ -33,6 +34,21 @@ def test_every_combination_has_its_own_folder(tmp_path):
 def test_mistakes_are_found_before_anything_runs(tmp_path, sets, said):
     with pytest.raises(SettingError, match=said):
         sweep_jobs("digits", sets, [0], tmp_path, None)
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(2, "about 10 s"), (44, "about 40 s"), (140, "about 2 min")])
+def test_what_is_left_is_never_nothing(monkeypatch, tmp_path, seconds, said):
+    clock = iter([0.0, float(seconds)])
+    monkeypatch.setattr(sweep.time, "monotonic", lambda: next(clock))
+    jobs, told = sweep_jobs("digits", ["method=finetune,lda"], [0], str(tmp_path), None, False), []
+
+    def start(jobs, parallel, report):
+        report(jobs[0], "runs")
+        report(jobs[0], "finished")
+        return {job.name: "finished" for job in jobs}
+
+    sweep.finish_jobs(jobs, 1, told.append, start)
+    assert told[-1].endswith(f"1 of 2 finished, {said} left")
 
 
 def test_runs_share_the_processors_and_take_no_more_threads_than_omp_num_threads(monkeypatch):

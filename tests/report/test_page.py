@@ -72,6 +72,13 @@ def test_headline_numbers_have_the_names_of_their_metrics(tmp_path, runs):
     assert "remix minus finetune: +41.00 points of last accuracy on average over 2 paired seeds" in text
 
 
+def test_the_number_of_a_single_seed_is_not_taken_for_how_many(tmp_path, runs):
+    both = Page(report(tmp_path, runs)).text
+    one = Page(report(tmp_path, runs / "remix-0")).text
+    assert "forgetting seeds tested on" in both
+    assert "forgetting seed tested on" in one
+
+
 def test_the_result_in_a_sentence_is_first_then_the_accuracies_then_the_images(tmp_path, runs):
     text = Page(report(tmp_path, runs)).text
     sentence = "Accuracy after 3 tasks: remix 79.0 ± 2.8 %, finetune 38.0 ± 1.4 %; 2 seeds (0, 1)"

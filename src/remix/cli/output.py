@@ -191,6 +191,6 @@ def show_comparison(data: str, found: Comparison, console: Console) -> None:
     drop = ["peak MiB", "processor minutes", "minutes"]
     title = f"{printable(Path(data).name)}: percent, means over tasks; mean ± standard deviation over seeds"
     look = {"title": title, "title_justify": "left"}
-    console.print(fitted_table(heads, rows, console.width, texts=("method", "seeds"), drop=drop, **look))
+    console.print(fitted_table(heads, rows, console.width, texts=("method", "seed", "seeds"), drop=drop, **look))
     for line in (*found.sentences(), *found.remarks):
         say(console, line)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import re
 from argparse import Action, ArgumentParser, ArgumentTypeError, HelpFormatter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
 import docstring_parser
 
 from remix._version import __version__
 from remix.support.files import read_limited
-from remix.support.text import shown
+from remix.support.text import did_you_mean, shown
 
 __all__ = ["build_parser", "read_names", "read_numbers", "read_options", "split_words"]
 
@@ -33,17 +34,57 @@ class _Formatter(HelpFormatter):
         return f"{note} (default: {action.default})" if plain and "==SUPPRESS==" not in str(action.default) else note
 
 
+class _Sentences(ArgumentParser):
+    """Says what is wrong in one sentence, and where to read more."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} ({self.prog} --help says more)\n")
+
+
+class _Program(_Sentences):
+    """All commands; one that does not exist is answered with the nearest."""
+
+    commands: Mapping[str, Any] = {}
+
+    def parse_known_args(self, args: Sequence[str], namespace: Any = None) -> Any:  # type: ignore[override]
+        if args and not args[0].startswith("-") and args[0] not in self.commands:
+            close = did_you_mean(args[0], self.commands)
+            self.error(f"there is no command {shown(args[0])}{close}; there are: {', '.join(self.commands)}")
+        return super().parse_known_args(args, namespace)
+
+
+class _Command(_Sentences):
+    """A sub-command; options that it does not have are found before anything else is missed."""
+
+    def parse_known_args(self, args: Sequence[str], namespace: Any = None) -> Any:  # type: ignore[override]
+        for word in args:
+            option = word.partition("=")[0]
+            if re.fullmatch(r"--[\w-]*[^\W\d_][\w-]*", option) and option not in self._option_string_actions:
+                close = did_you_mean(option, (name for name in self._option_string_actions if name.startswith("--")))
+                self.error(f"there is no option {option}{close}")
+        found, rest = super().parse_known_args(args, namespace)
+        if rest:
+            self.error(f"{shown(rest[0])} is one word too many")
+        return found, rest
+
+
 def build_parser(functions: Mapping[str, Callable[..., None]]) -> ArgumentParser:
     """The parser of `remix`, one sub-command per function; its name is in ``command``, its arguments beside it."""
-    parser = ArgumentParser(
+    parser = _Program(
         prog="remix",
         description="Teach an image classifier new classes without the data of the old ones.",
         formatter_class=_Formatter,
         allow_abbrev=False,
     )
+    parser.commands = functions
     parser.add_argument("--version", action="version", version=f"remix {__version__}")
     commands = parser.add_subparsers(
-        title="commands", metavar="command", dest="command", required=True, description="remix COMMAND --help says more"
+        title="commands",
+        metavar="command",
+        dest="command",
+        required=True,
+        description="remix COMMAND --help says more",
+        parser_class=_Command,
     )
     for name, function in functions.items():
         about = docstring_parser.parse(function.__doc__ or "")

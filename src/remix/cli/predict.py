@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -92,9 +93,9 @@ def _lines() -> Iterator[str]:
 
 
 def _table(found: Iterator[FilePredictions], skipped: list[Skipped], top: int) -> int:
-    """One line per image, printed batch by batch."""
+    """One line per image, printed batch by batch; in a terminal with as many classes as fit in a line."""
     head = ["image", "class", *(f"{place}." for place in range(2, top + 1))]
-    count = 0
+    count, fit = 0, top
     for part in found:
         skipped += part.skipped
         rows = []
@@ -105,11 +106,24 @@ def _table(found: Iterator[FilePredictions], skipped: list[Skipped], top: int) -
                 told.append(f"{100 * image.familiar:.1f}%")
             rows.append([printable(image.path), *told])
         if rows:
-            familiar = ["familiar"] if part.predictions.familiar is not None else []
-            text = as_table([*head, *familiar], rows)
+            heads = [*head, "familiar"] if part.predictions.familiar is not None else head
+            if not count:
+                fit = _fitting([heads, *rows], top)
+            first, *others = ([*line[: fit + 1], *line[top + 1 :]] for line in (heads, *rows))
+            text = as_table(first, others)
             show(text if not count else text.partition("\n")[2])
         count += len(rows)
+    if fit < top:
+        note(f"{fit} of the {top} most probable classes fit in a line; --format csv has all")
     return count
+
+
+def _fitting(lines: Sequence[Sequence[str]], top: int) -> int:
+    """How many of the ``top`` classes fit in the terminal (or COLUMNS), behind the image and before what follows."""
+    width = shutil.get_terminal_size((0, 0)).columns
+    sizes = [2 + max(map(len, column)) for column in zip(*lines, strict=True)]
+    counts = range(top, 1, -1) if width else [top]
+    return next((n for n in counts if not width or sum(sizes[: n + 1] + sizes[top + 1 :]) - 2 <= width), 1)
 
 
 def _csv(found: Iterator[FilePredictions], skipped: list[Skipped], unknown: bool) -> int:

@@ -6,7 +6,7 @@ __all__ = ["report"]
 
 
 def report(runs: list[str], *, out: str, data: str | None = None) -> None:
-    """One page about runs, to open in a browser or to send to somebody: numbers, curves, synthetic images, settings.
+    """An HTML page about runs, in one file: accuracies, curves, synthetic images, settings.
 
     The page needs no network and no other file. Runs that are not finished are shown as far as they came. Seeds of one
     method are shown as mean and band; runs of different data are kept apart.

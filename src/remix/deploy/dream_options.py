@@ -35,7 +35,7 @@ class DreamOptions:
     """What is asked for; None where the model or the strategy decides.
 
     Attributes:
-        classes: names; None for all, of more than ten the first ten.
+        classes: names, or places among the model's; None for all, of more than ten the first ten.
         count: images per class.
         strategy: how images are sought.
         prior: covariance behind the prior on activations.
@@ -51,7 +51,7 @@ class DreamOptions:
 
     """
 
-    classes: tuple[str, ...] | None = None
+    classes: tuple[str | int, ...] | None = None
     count: int = 8
     strategy: Strategy | None = None
     prior: PriorKind | None = None

@@ -190,10 +190,11 @@ def make_plan(model: Model, options: DreamOptions) -> DreamPlan:
             "model of another method than dcmi"
         )
     notes: list[str] = []
-    names = options.classes or model.classes[:_MOST_CLASSES]
+    wanted = options.classes or model.classes[:_MOST_CLASSES]
     if options.classes is None and len(model.classes) > _MOST_CLASSES:
         notes.append(f"the first {_MOST_CLASSES} of {len(model.classes)} classes; name others with --classes")
-    places = model.labels(names)
+    places = model.labels(wanted)
+    names = tuple(model.classes[place] for place in places)
     strategy = options.strategy or _usual_strategy(model)
     if strategy == "layerwise":
         _check_layerwise(model, names, places)

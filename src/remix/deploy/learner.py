@@ -333,7 +333,7 @@ class Learner:
         return evaluate_data(self.model, tested)
 
     def dream(
-        self, classes: Iterable[str] | None = None, n: int = 8, *, steps: int | None = None, seed: int = 0
+        self, classes: Iterable[str | int] | None = None, n: int = 8, *, steps: int | None = None, seed: int = 0
     ) -> ImageDataset:
         """Dream ``n`` images of each class, from the model alone.
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from glob import glob
 from pathlib import Path
 from typing import Any, Literal
 
@@ -166,7 +168,8 @@ def method_rank(name: str) -> tuple[int, str]:
 def comparison_cells(found: Comparison) -> tuple[list[str], list[list[str]]]:
     """A table of a comparison, a row per method: heads of the columns, and cells; the first two columns are texts."""
     first, *others = METRICS.values()
-    heads = ["method", "seeds", first, INTERVAL, *others, "minutes", "processor minutes", "peak MiB"]
+    seeds = "seed" if all(len(runs) == 1 for runs in found.summaries.values()) else "seeds"  # their numbers
+    heads = ["method", seeds, first, INTERVAL, *others, "minutes", "processor minutes", "peak MiB"]
     rows = []
     for name, runs in found.summaries.items():
         last, *cells = (str(found.spread(name, metric) or "") for metric in METRICS)
@@ -219,7 +222,19 @@ def run_rows(found: Comparison) -> list[dict[str, Any]]:
 
 
 def runs_in(folder: Path) -> list[RunDirectory]:
-    """The run in a folder, or the runs in the folders in it. Raises RunDirectoryError if there is none."""
+    """The run in a folder, or the runs in the folders in it, or in those of a quoted glob.
+
+    Raises:
+        RunDirectoryError: if there is none.
+
+    """
+    if not folder.exists() and (several := sorted(glob(str(folder)))):
+        runs: list[RunDirectory] = []
+        for place in map(Path, several):
+            with suppress(RunDirectoryError):
+                runs += runs_in(place)
+        if runs:
+            return runs
     if not folder.is_dir():
         raise RunDirectoryError(f"there is no folder {printable(folder)}")
     if (folder / "config.yaml").is_file():

@@ -204,12 +204,16 @@ def finish_jobs(jobs: Sequence[Job], parallel: int, tell: Callable[[str], None],
             if job.name in begun:
                 took.append(time.monotonic() - begun[job.name])
                 left = sum(took) / len(took) * (len(jobs) - ended) / parallel
-                rest = f", about {left / 60:.0f} min left" if ended < len(jobs) else ""
+                rest = f", {_about(left)} left" if ended < len(jobs) else ""
         tell(f"  {job.name} {status}: {ended} of {len(jobs)} finished{rest}")
 
     ends = start(jobs, parallel, report)
     bad = [job for job in jobs if ends[job.name] != "finished"]
     return [f"{job.name} {ends[job.name]}: {_last_line(job.log)} ({job.log})" for job in bad]
+
+
+def _about(seconds: float) -> str:
+    return f"about {seconds / 60:.0f} min" if seconds >= 90 else f"about {max(10, round(seconds, -1)):.0f} s"
 
 
 def _last_line(log: Path) -> str:

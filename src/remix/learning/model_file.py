@@ -110,17 +110,18 @@ class Model:
         known = None if self.memory is None else self.memory.get(Calibration.name)
         return 1.0 if known is None else known.scale
 
-    def labels(self, names: Sequence[str]) -> list[int]:
-        """The labels of classes by name.
+    def labels(self, names: Sequence[str | int]) -> list[int]:
+        """The labels of classes by name, or by their places in ``classes``.
 
         Raises:
             ValueError: for an unknown name; the message has the closest one and lists the known.
 
         """
-        places = {name: label for label, name in enumerate(self.classes)}
+        places: dict[str | int, int] = {label: label for label in range(len(self.classes))}
+        places |= {name: label for label, name in enumerate(self.classes)}
         for name in names:
             if name not in places:
-                raise ValueError(f"there is no class {name!r}{_closest(name, self.classes)}")
+                raise ValueError(f"there is no class {name!r}{_closest(str(name), self.classes)}")
         return [places[name] for name in names]
 
 

@@ -142,8 +142,8 @@ def _figure(parts: dict[str, Comparison], runs: Sequence[NeededRun]) -> Figure:
         panel.set_yticks(range(len(methods)), methods)
         panel.set_xlim(0, 100)
         tasks = next(run.config.data.tasks for run in runs if run.variant.benchmark == name)
-        line = f"; line: the paper's {_COUNTERPART.get(name, name)}" if theirs else ""
-        tidy(panel, f"{name}, {tasks} tasks{line}", "last accuracy, %; a dot per seed")
+        line = f"line: the paper's {_COUNTERPART.get(name, name)}" if theirs else ""
+        tidy(panel, f"{name}, {line or f'{tasks} tasks'}", "last accuracy, %; a dot per seed")
     for panel in panels[len(parts) :]:
         panel.set_visible(False)
     return figure
