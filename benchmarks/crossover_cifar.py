@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 import remix
+from benchmarks.exact_heads import shown
 from benchmarks.learn_birds import ADAPTED, adapting
 from remix.data import ImageDataset, Splits, load
 from remix.experiments.paired import spread
@@ -89,11 +90,10 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     cells = []
     for start, images, method in dict.fromkeys((row["start"], row["images"], row["method"]) for row in rows):
         mine = [row for row in rows if (row["start"], row["images"], row["method"]) == (start, images, method)]
-        found = spread([row["all"] for row in mine])
         parts = [spread([row[part] for row in mine]).mean for part in ("old", "new")]
         seconds = [spread([row["processor_seconds"][step] for row in mine]).mean for step in range(len(STEPS))]
         cells.append([
-            start, str(images), method, f"{found.mean:.1f}" + (f" ± {found.std:.1f}" if found.std is not None else ""),
+            start, str(images), method, shown([row["all"] for row in mine]),
             f"{parts[0]:.1f} / {parts[1]:.1f}", ", ".join(f"{one:.0f}" for one in seconds),
         ])  # fmt: skip
     return as_markdown(["start", "images", "method", "all", "old / new", "processor seconds"], cells, left=3)

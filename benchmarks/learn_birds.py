@@ -11,7 +11,6 @@ step; what it holds already is not run again.
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ from unittest import mock
 import torch
 
 import remix
-from benchmarks.exact_heads import PROBE, WEIGHTS, drawn, percent, some, where
+from benchmarks.exact_heads import PROBE, WEIGHTS, bird_options, drawn, percent, shown, some, where
 from remix.data import Splits
 from remix.data.cub200 import cub200
 from remix.experiments.paired import spread
@@ -42,14 +41,11 @@ ORDER = {
 
 def main() -> None:
     """Run what is missing, and print the table of this design."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, help="folder with CUB_200_2011 and weights")
+    parser = bird_options(__doc__, "learn_birds")
     parser.add_argument("--methods", default="auto-adapt,remix,finetune,joint")
     parser.add_argument("--steps", default="8,4,4", help="species of every step")
     parser.add_argument("--each", type=int, default=30, help="photographs of a species")
     parser.add_argument("--sets", default="0,1,2")
-    parser.add_argument("--size", type=int, default=128, help="side of the photographs in pixels")
-    parser.add_argument("--out", type=Path, default=Path("docs/bench/learn_birds.json"))
     typed = parser.parse_args()
     design = [int(size) for size in typed.steps.split(",")]
     splits = cub200(typed.data, size=typed.size, lazy=False)
@@ -141,17 +137,10 @@ def table(rows: Sequence[dict[str, Any]], exact: Sequence[dict[str, Any]], desig
             for step in steps
         ]
         parts = [[row[part] for row in own if row[part] is not None] for part in ("all", "old", "new")]
-        shown = ", ".join(f"{one:.0f}" for one in seconds) or "-"
-        cells.append([ORDER[method], str(len(own)), *(_told(part) for part in parts), shown])
+        took = ", ".join(f"{one:.0f}" for one in seconds) or "-"
+        cells.append([ORDER[method], str(len(own)), *map(shown, parts), took])
     heads = ["", "sets", "all", "old", "new", "processor seconds of the steps"]
     return as_markdown(heads, cells, left=1)
-
-
-def _told(values: Sequence[float]) -> str:
-    if not values:
-        return "-"
-    found = spread(values)
-    return f"{found.mean:.1f}" + (f" ± {found.std:.1f}" if found.std is not None else "")
 
 
 def _rows(out: Path) -> list[dict[str, Any]]:
