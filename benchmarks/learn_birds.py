@@ -4,8 +4,8 @@
 
 Every step is a step of `remix.Learner` with the defaults of the package; after the last one the official test
 photographs of all species are classified. Sets are those of `benchmarks.exact_heads`: species and photographs are drawn
-by a seed, which is that of everything random in learning too. "auto-adapt" is auto with its setting adapt; "joint" is
-fine-tuning of the last stage, in one step, with the photographs of all species. The JSON file is written after every
+by a seed, which is that of everything random in learning too. "joint" is fine-tuning of the last
+stage, in one step, with the photographs of all species. The JSON file is written after every
 step; what it holds already is not run again.
 """
 
@@ -14,11 +14,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import torch
 
@@ -27,14 +24,12 @@ from benchmarks.exact_heads import PROBE, WEIGHTS, bird_options, drawn, percent,
 from remix.data import Splits
 from remix.data.cub200 import cub200
 from remix.experiments.paired import spread
-from remix.methods import create_method
 from remix.support.files import write_text
 from remix.support.text import as_markdown
 
-ADAPTED = "auto-adapt"
 BESIDE = ("auto", "discriminant, last block, shrinkage 0.3", PROBE)
 ORDER = {
-    ADAPTED: "auto, may adapt", **{name: name for name in BESIDE}, "remix": "remix", "finetune": "fine-tuning",
+    **{name: name for name in BESIDE}, "remix": "remix", "finetune": "fine-tuning",
     "joint": "joint fine-tuning of the last stage",
 }  # fmt: skip
 
@@ -42,7 +37,7 @@ ORDER = {
 def main() -> None:
     """Run what is missing, and print the table of this design."""
     parser = bird_options(__doc__, "learn_birds")
-    parser.add_argument("--methods", default="auto-adapt,remix,finetune,joint")
+    parser.add_argument("--methods", default="remix,finetune,joint")
     parser.add_argument("--steps", default="8,4,4", help="species of every step")
     parser.add_argument("--each", type=int, default=30, help="photographs of a species")
     parser.add_argument("--sets", default="0,1,2")
@@ -66,7 +61,7 @@ def learn_set(key: dict[str, Any], splits: Splits, weights: Path, size: int, out
     settings = {"freeze": "last-stage"} if joint else {}
     learner = remix.Learner(
         "resnet34",
-        {"joint": "finetune", ADAPTED: "auto"}.get(key["method"], key["method"]),
+        "finetune" if joint else key["method"],
         weights=weights,
         size=size,
         device="cpu",
@@ -78,8 +73,7 @@ def learn_set(key: dict[str, Any], splits: Splits, weights: Path, size: int, out
         places = some(splits.train, species[known : known + count], key["each"], seed)
         images, labels = splits.train.batch(places)
         began = time.process_time()
-        with adapting(key["method"] if number == 1 else ""):
-            step = learner.learn((images, labels), classes=splits.train.classes)
+        step = learner.learn((images, labels), classes=splits.train.classes)
         spent = time.process_time() - began
         known += count
         row = {
@@ -92,12 +86,6 @@ def learn_set(key: dict[str, Any], splits: Splits, weights: Path, size: int, out
         kept = [one for one in _rows(out) if not mark.items() <= one.items()]
         write_text(out, json.dumps({"steps": [*kept, row]}, indent=1) + "\n")
         print(json.dumps(row), flush=True)
-
-
-def adapting(method: str) -> AbstractContextManager[Any]:
-    """In which auto may adapt, if that is the method; else nothing changes."""
-    made = partial(create_method, adapt=True)
-    return mock.patch("remix.deploy.recipe.create_method", made) if method == ADAPTED else nullcontext()
 
 
 def tested(learner: remix.Learner, splits: Splits, species: Sequence[int], newest: int) -> dict[str, float | None]:

@@ -16,9 +16,10 @@ from remix.learning.team import full_precision
 from remix.networks import Backbone, FeatureMap
 from remix.networks.probe import block_shapes, evaluating
 
-__all__ = ["StepFeatures", "block_sets", "block_sizes", "spaced", "step_features"]
+__all__ = ["StepFeatures", "block_sets", "block_sizes", "copies", "spaced", "step_features"]
 
 _DEEPEST = 4  # blocks, from the last one on, that may stand side by side
+_ROUNDING = 1e-5  # of the largest feature: images in batches of other sizes differ by less
 
 
 class StepFeatures(NamedTuple):
@@ -44,6 +45,13 @@ class StepFeatures(NamedTuple):
 def spaced(count: int, most: int) -> Tensor:
     """``most`` places at equal distances among ``count``, or all."""
     return torch.arange(count) if count <= most else torch.linspace(0, count - 1, most, dtype=torch.float64).long()
+
+
+def copies(rows: Tensor) -> int:
+    """How many rows (N, D) are another one again, but for rounding."""
+    order = (rows.double() @ torch.linspace(-1, 1, rows.shape[1], dtype=torch.float64)).argsort()
+    found = rows[order]
+    return int(((found[1:] - found[:-1]).abs().amax(1) <= _ROUNDING * rows.abs().max()).sum())
 
 
 def step_features(engine: Engine, data: ImageDataset, blocks: Sequence[int], sizes: Sequence[int]) -> StepFeatures:
