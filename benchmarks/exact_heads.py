@@ -58,25 +58,29 @@ TIMED = ("auto", "ncm", "lda", "fecam", "ranpac")
 
 def main() -> None:
     """Compute, compare, print and write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, help="folder with CUB_200_2011 and weights")
+    parser = bird_options(__doc__, "exact_heads")
     parser.add_argument("--sets", type=int, default=10, help="sets of species")
-    parser.add_argument("--size", type=int, default=128, help="side of the photographs in pixels")
     parser.add_argument("--repeats", type=int, default=3, help="of every time; the median counts")
-    parser.add_argument("--out", type=Path, default=Path("docs/bench/exact_heads.json"))
     typed = parser.parse_args()
-    network = open_network("resnet34", None, typed.data / WEIGHTS, typed.size)
-    splits = cub200(typed.data, size=typed.size, lazy=False)
-    table = Table(network, splits)
+    table, splits = Table.of(typed)
     rows = [
         row
         for steps, each in DESIGNS
         for seed in range(typed.sets)
         for row in learn_set(table, splits, steps, each, seed)
     ]
-    times = [one for name in TIMED for one in timed(name, network, splits, typed.repeats)]
+    times = [one for name in TIMED for one in timed(name, table.network, splits, typed.repeats)]
     write_text(typed.out, json.dumps({"steps": rows, "times": times}, indent=1) + "\n")
     print(accuracies(rows), ratios(times), sep="\n\n")
+
+
+def bird_options(about: str | None, name: str) -> argparse.ArgumentParser:
+    """Options of every benchmark on birds: the data, the side of photographs, the file of its results."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path, help="folder with CUB_200_2011 and weights")
+    parser.add_argument("--size", type=int, default=128, help="side of the photographs in pixels")
+    parser.add_argument("--out", type=Path, default=Path(f"docs/bench/{name}.json"))
+    return parser
 
 
 class Table:
@@ -87,6 +91,13 @@ class Table:
         self.sizes = block_sizes(network.backbone)
         self.blocks = range(len(self.sizes) - 4, len(self.sizes))
         self.rows = {name: self._features(part) for name, part in (("train", splits.train), ("test", splits.test))}
+
+    @classmethod
+    def of(cls, typed: argparse.Namespace) -> tuple[Table, Splits]:
+        """With the photographs that it is of, by `bird_options`."""
+        network = open_network("resnet34", None, typed.data / WEIGHTS, typed.size)
+        splits = cub200(typed.data, size=typed.size, lazy=False)
+        return cls(network, splits), splits
 
     def _features(self, data: ImageDataset) -> dict[int, Tensor]:
         normalise = self.network.preprocessing.normalisation.normalise
@@ -271,6 +282,14 @@ def bare(network: OpenedNetwork, data: ImageDataset) -> float:
 # --- tables ---
 
 
+def shown(values: Sequence[float]) -> str:
+    """Mean ± standard deviation; a dash of none."""
+    if not values:
+        return "-"
+    found = spread(values)
+    return f"{found.mean:.1f}" + (f" ± {found.std:.1f}" if found.std is not None else "")
+
+
 def accuracies(rows: Sequence[dict[str, Any]]) -> str:
     """Markdown: accuracy on the test photographs of all species after the last step, mean ± deviation over sets."""
     cells = []
@@ -278,8 +297,7 @@ def accuracies(rows: Sequence[dict[str, Any]]) -> str:
         cells.append([name])
         for steps, each in DESIGNS:
             key = {"head": name, "design": [*steps], "each": each, "step": len(steps)}
-            one = spread([row["all"] for row in rows if key.items() <= row.items()])
-            cells[-1].append(f"{one.mean:.1f}" + (f" ± {one.std:.1f}" if one.std is not None else ""))
+            cells[-1].append(shown([row["all"] for row in rows if key.items() <= row.items()]))
     designs = [f"{' + '.join(map(str, steps))}, {each} each" for steps, each in DESIGNS]
     return as_markdown(["head", *designs], cells, left=1)
 

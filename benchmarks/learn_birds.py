@@ -4,52 +4,43 @@
 
 Every step is a step of `remix.Learner` with the defaults of the package; after the last one the official test
 photographs of all species are classified. Sets are those of `benchmarks.exact_heads`: species and photographs are drawn
-by a seed, which is that of everything random in learning too. "auto-adapt" is auto with its setting adapt; "joint" is
-fine-tuning of the last stage, in one step, with the photographs of all species. The JSON file is written after every
+by a seed, which is that of everything random in learning too. "joint" is fine-tuning of the last
+stage, in one step, with the photographs of all species. The JSON file is written after every
 step; what it holds already is not run again.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import torch
 
 import remix
-from benchmarks.exact_heads import PROBE, WEIGHTS, drawn, percent, some, where
+from benchmarks.exact_heads import PROBE, WEIGHTS, bird_options, drawn, percent, shown, some, where
 from remix.data import Splits
 from remix.data.cub200 import cub200
 from remix.experiments.paired import spread
-from remix.methods import create_method
 from remix.support.files import write_text
 from remix.support.text import as_markdown
 
-ADAPTED = "auto-adapt"
 BESIDE = ("auto", "discriminant, last block, shrinkage 0.3", PROBE)
 ORDER = {
-    ADAPTED: "auto, may adapt", **{name: name for name in BESIDE}, "remix": "remix", "finetune": "fine-tuning",
+    **{name: name for name in BESIDE}, "remix": "remix", "finetune": "fine-tuning",
     "joint": "joint fine-tuning of the last stage",
 }  # fmt: skip
 
 
 def main() -> None:
     """Run what is missing, and print the table of this design."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, help="folder with CUB_200_2011 and weights")
-    parser.add_argument("--methods", default="auto-adapt,remix,finetune,joint")
+    parser = bird_options(__doc__, "learn_birds")
+    parser.add_argument("--methods", default="remix,finetune,joint")
     parser.add_argument("--steps", default="8,4,4", help="species of every step")
     parser.add_argument("--each", type=int, default=30, help="photographs of a species")
     parser.add_argument("--sets", default="0,1,2")
-    parser.add_argument("--size", type=int, default=128, help="side of the photographs in pixels")
-    parser.add_argument("--out", type=Path, default=Path("docs/bench/learn_birds.json"))
     typed = parser.parse_args()
     design = [int(size) for size in typed.steps.split(",")]
     splits = cub200(typed.data, size=typed.size, lazy=False)
@@ -70,7 +61,7 @@ def learn_set(key: dict[str, Any], splits: Splits, weights: Path, size: int, out
     settings = {"freeze": "last-stage"} if joint else {}
     learner = remix.Learner(
         "resnet34",
-        {"joint": "finetune", ADAPTED: "auto"}.get(key["method"], key["method"]),
+        "finetune" if joint else key["method"],
         weights=weights,
         size=size,
         device="cpu",
@@ -82,8 +73,7 @@ def learn_set(key: dict[str, Any], splits: Splits, weights: Path, size: int, out
         places = some(splits.train, species[known : known + count], key["each"], seed)
         images, labels = splits.train.batch(places)
         began = time.process_time()
-        with adapting(key["method"] if number == 1 else ""):
-            step = learner.learn((images, labels), classes=splits.train.classes)
+        step = learner.learn((images, labels), classes=splits.train.classes)
         spent = time.process_time() - began
         known += count
         row = {
@@ -96,12 +86,6 @@ def learn_set(key: dict[str, Any], splits: Splits, weights: Path, size: int, out
         kept = [one for one in _rows(out) if not mark.items() <= one.items()]
         write_text(out, json.dumps({"steps": [*kept, row]}, indent=1) + "\n")
         print(json.dumps(row), flush=True)
-
-
-def adapting(method: str) -> AbstractContextManager[Any]:
-    """In which auto may adapt, if that is the method; else nothing changes."""
-    made = partial(create_method, adapt=True)
-    return mock.patch("remix.deploy.recipe.create_method", made) if method == ADAPTED else nullcontext()
 
 
 def tested(learner: remix.Learner, splits: Splits, species: Sequence[int], newest: int) -> dict[str, float | None]:
@@ -141,17 +125,10 @@ def table(rows: Sequence[dict[str, Any]], exact: Sequence[dict[str, Any]], desig
             for step in steps
         ]
         parts = [[row[part] for row in own if row[part] is not None] for part in ("all", "old", "new")]
-        shown = ", ".join(f"{one:.0f}" for one in seconds) or "-"
-        cells.append([ORDER[method], str(len(own)), *(_told(part) for part in parts), shown])
+        took = ", ".join(f"{one:.0f}" for one in seconds) or "-"
+        cells.append([ORDER[method], str(len(own)), *map(shown, parts), took])
     heads = ["", "sets", "all", "old", "new", "processor seconds of the steps"]
     return as_markdown(heads, cells, left=1)
-
-
-def _told(values: Sequence[float]) -> str:
-    if not values:
-        return "-"
-    found = spread(values)
-    return f"{found.mean:.1f}" + (f" ± {found.std:.1f}" if found.std is not None else "")
 
 
 def _rows(out: Path) -> list[dict[str, Any]]:

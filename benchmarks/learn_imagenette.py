@@ -3,7 +3,7 @@
     python -m benchmarks.learn_imagenette --data DIR --weights resnet34.safetensors --each 30 --seeds 0,1,2
 
 Every step is one `remix learn`, as a user types it, with the defaults of the package, and one `remix evaluate` on the
-validation photographs. Compared are remix, fine-tuning, and joint training: one step with the photographs of all
+validation photographs. Compared are auto, remix, fine-tuning, and joint training: one step with the photographs of all
 classes so far. A seed decides which photographs of a class are taken and everything random in learning. The JSON file
 is written after every step, and what it holds already is not run again; at the end its table is printed.
 """
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("imagenette-steps"), help="folder for photographs and models")
     parser.add_argument("--each", type=int, default=30, help="photographs per class")
     parser.add_argument("--seeds", default="0", help="such as 0,1,2")
-    parser.add_argument("--methods", default="remix,finetune,joint")
+    parser.add_argument("--methods", default="auto,remix,finetune,joint")
     typed = parser.parse_args()
     for seed in map(int, typed.seeds.split(",")):
         work = typed.work / f"{typed.each}-seed{seed}"
@@ -51,7 +51,8 @@ def main() -> None:
             for number in range(1, len(STEPS) + 1):
                 step(method, number, seed, work, typed)
     steps = json.loads(typed.out.read_text())["steps"]
-    print(table(steps, typed.each), costs(steps, typed.each), sep="\n\n")
+    there = [costs(steps, typed.each, method) for method in ("auto", "remix")]
+    print(table(steps, typed.each), *there, sep="\n\n")
 
 
 def photographs(source: Path, work: Path, each: int, seed: int) -> None:
@@ -132,12 +133,13 @@ def share(classes: dict[str, dict[str, Any]], names: Sequence[str]) -> float | N
 def table(steps: Sequence[dict[str, Any]], photographs: int) -> str:
     """Markdown: accuracies after every step with so many photographs per class, mean ± deviation over seeds."""
     lines = [
-        "| after step | classes | remix: all (old / new) | fine-tuning: all (old / new) | joint training: all |",
-        "|---|---|---|---|---|",
+        "| after step | classes | auto: all (old / new) | remix: all (old / new) | fine-tuning: all (old / new) "
+        "| joint training: all |",
+        "|---|---|---|---|---|---|",
     ]
     for number in range(1, len(STEPS) + 1):
         cells = [str(number), str(sum(len(step) for step in STEPS[:number]))]
-        for method in ("remix", "finetune", "joint"):
+        for method in ("auto", "remix", "finetune", "joint"):
             rows = [
                 row
                 for row in steps
@@ -149,15 +151,15 @@ def table(steps: Sequence[dict[str, Any]], photographs: int) -> str:
     return "\n".join(lines)
 
 
-def costs(steps: Sequence[dict[str, Any]], photographs: int) -> str:
-    """What the steps of remix took, in a sentence."""
-    rows = [row for row in steps if row["photographs"] == photographs and row["method"] == "remix"]
+def costs(steps: Sequence[dict[str, Any]], photographs: int, method: str) -> str:
+    """What the steps of a method took, in a sentence."""
+    rows = [row for row in steps if row["photographs"] == photographs and row["method"] == method]
     seconds = [
         f"{spread([row['processor_seconds'] for row in rows if row['step'] == number]).mean:.0f}"
         for number in range(1, len(STEPS) + 1)
     ]
     peak = max(row["peak_memory_mib"] for row in rows)
-    return f"processor seconds of the steps of remix: {', '.join(seconds)}; most memory: {peak:,} MiB"
+    return f"processor seconds of the steps of {method}: {', '.join(seconds)}; most memory: {peak:,} MiB"
 
 
 def _mean(rows: Sequence[dict[str, Any]], name: str, deviation: bool = True) -> str:

@@ -12,7 +12,6 @@ scores is used, on sets 3 to 8. With --trained, so many sets are learned by the 
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,14 +20,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.exact_heads import STEPS, WEIGHTS, Table, drawn, learn_step, new_engine, some, where
+from benchmarks.exact_heads import (
+    STEPS,
+    WEIGHTS,
+    Table,
+    bird_options,
+    drawn,
+    learn_step,
+    new_engine,
+    shown,
+    some,
+    where,
+)  # fmt: skip
 from remix.data import Splits
-from remix.data.cub200 import cub200
 from remix.deploy.learner import Learner
 from remix.deploy.sureness import Sureness
-from remix.experiments.paired import spread
 from remix.methods import create_method
-from remix.networks import ExactHead, open_network
+from remix.networks import ExactHead
 from remix.networks.probe import evaluating
 from remix.statistics import Calibration, ClassSums, Familiarity, Memory
 from remix.support.files import write_text
@@ -43,16 +51,11 @@ SCORES = ("highest probability", "highest logit", "energy", "Mahalanobis distanc
 
 def main() -> None:
     """Compute, compare, print and write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, help="folder with CUB_200_2011 and weights")
+    parser = bird_options(__doc__, "unknown")
     parser.add_argument("--sets", type=int, default=3, help="sets of species")
     parser.add_argument("--trained", type=int, default=0, help="sets that a network is trained on, minutes each")
-    parser.add_argument("--size", type=int, default=128, help="side of the photographs in pixels")
-    parser.add_argument("--out", type=Path, default=Path("docs/bench/unknown.json"))
     typed = parser.parse_args()
-    network = open_network("resnet34", None, typed.data / WEIGHTS, typed.size)
-    splits = cub200(typed.data, size=typed.size, lazy=False)
-    table = Table(network, splits)
+    table, splits = Table.of(typed)
     rows = [row for name in HEADS for seed in range(typed.sets) for row in exact_rows(name, table, splits, seed)]
     for seed in range(typed.trained):
         rows += trained_rows(typed.data / WEIGHTS, typed.size, splits, seed)
@@ -186,12 +189,6 @@ def aurocs(rows: Sequence[dict[str, Any]]) -> str:
         if all(name in row["auroc"] for row in mine)
     ]
     return as_markdown(["score", "8 species", "12", "16"], cells, left=1)
-
-
-def shown(values: Sequence[float]) -> str:
-    """Mean ± standard deviation."""
-    found = spread(values)
-    return f"{found.mean:.1f}" + (f" ± {found.std:.1f}" if found.std is not None else "")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from statistics import mean
 
+import pytest
+
 from benchmarks.crossover_cifar import table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -14,10 +16,16 @@ def test_the_table_is_that_of_the_file():
     assert table(ROWS) in (ROOT / "docs" / "bench" / "learn.md").read_text()
 
 
-def test_with_weights_auto_is_the_highest_row():
-    for images in {row["images"] for row in ROWS if row["start"] == "cifar10"}:
-        means = {}
-        for row in ROWS:
-            if (row["start"], row["images"]) == ("cifar10", images):
-                means.setdefault(row["method"], []).append(row["all"])
-        assert max(means, key=lambda method: mean(means[method])) == "auto-adapt"
+def means(start, images):
+    found = {}
+    for row in ROWS:
+        if (row["start"], row["images"]) == (start, images):
+            found.setdefault(row["method"], []).append(row["all"])
+    return {method: mean(values) for method, values in found.items()}
+
+
+@pytest.mark.parametrize("start", ["cifar10", "far"])
+def test_with_weights_auto_is_the_highest_row(start):
+    sizes = {row["images"] for row in ROWS if row["start"] == start}
+    assert sizes >= {25, 100}
+    assert all(means(start, images)["auto"] == max(means(start, images).values()) for images in sizes)

@@ -71,6 +71,13 @@ def test_images_to_check_on_are_looked_at_before_any_work(place, capsys, tmp_pat
     assert "has none of the model's classes" in " ".join(capsys.readouterr().out.split())
 
 
+def test_a_step_that_nothing_tests_says_so_instead_of_an_empty_table(place, capsys, tmp_path):
+    learn(place / "first", "--out", tmp_path / "out.remix", "--holdout", "0", *FIRST)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "nothing could be tested; --check FOLDER tests on images of your own" in shown
+    assert "accuracy in percent" not in shown
+
+
 def test_a_known_class_needs_extend(place, capsys, tmp_path):
     again = folder(tmp_path / "again", [2, 5])
     text = refused(capsys, place / "model.remix", again, "--out", tmp_path / "out.remix", *QUICK)

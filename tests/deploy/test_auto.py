@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from unittest import mock
 
 import pytest
@@ -10,9 +9,6 @@ import torch
 from safetensors.torch import save_file
 
 import remix
-from remix.deploy.classes import change_classes
-from remix.methods import create_method
-from remix.methods.first_adaptation import Trial
 from remix.methods.step_features import StepFeatures
 from remix.networks import create_backbone
 from tests.deploy.small import NAMES, NETWORK, QUICK, digits, learner, weights_of
@@ -54,24 +50,6 @@ def test_it_is_the_method_that_it_chose_and_stays_with_it_over_files(weights, tm
     assert all(torch.equal(tensor, weights_of(twin.model)[key]) for key, tensor in weights_of(again.model).items())
 
 
-def test_an_adapted_network_is_saved_with_the_model_and_goes_on_frozen(weights, tmp_path):
-    adapting = partial(create_method, adapt=True)
-    with mock.patch.object(Trial, "better", True), mock.patch("remix.deploy.recipe.create_method", adapting):
-        found = taught(weights, [0, 1, 2, 3])
-    plain = taught(weights, [0, 1, 2, 3], method=found.method)
-    assert any(note.startswith("auto adapted the last") for note in found.notes)
-    found.save(tmp_path / "model.remix")
-    again = remix.load(tmp_path / "model.remix")
-    again.learn(digits([4]), classes=NAMES)
-    assert "adapted" in again.model.provenance
-    assert "adapted" not in plain.model.provenance
-    assert any("weights of the network" in one for one in change_classes(again.model, remove=[NAMES[0]])[1])
-    trunk, before = weights_of(again.model), weights_of(plain.model)
-    backbone = [key for key in trunk if key.startswith("backbone.")]
-    assert all(torch.equal(trunk[key], weights_of(found.model)[key]) for key in backbone)
-    assert not all(torch.equal(trunk[key], before[key]) for key in backbone)
-
-
 @pytest.mark.parametrize(("round", "chosen"), [(False, "lda"), (True, "ranpac")])
 def test_a_class_around_another_needs_random_features_and_one_beside_another_does_not(weights, round, chosen):
     def features(engine, data, blocks, sizes):
@@ -98,6 +76,15 @@ def test_a_setting_of_training_asks_for_training(weights):
     assert "auto chose remix, which trains: epochs (--epochs) is a setting of training" in found.notes
 
 
+def test_copies_of_images_are_told_and_only_those(weights):
+    images, labels = digits([0, 1], 6)
+    told = "images are to the network what another one is"
+    assert not any(told in note for note in taught(weights, [0, 1]).notes)
+    found = remix.Learner(**NETWORK, weights=weights, batch=5)
+    found.learn((torch.cat([images, images[:2]]), torch.cat([labels, labels[:2]])), classes=NAMES)
+    assert any(note.startswith(f"2 of 14 {told}") for note in found.notes)
+
+
 def test_a_setting_of_lda_asks_for_lda(weights):
     found = remix.Learner(**NETWORK, weights=weights, covariance="diagonal")
     found.learn(digits([0, 1]), classes=NAMES)
@@ -119,6 +106,14 @@ def test_images_that_tell_little_give_a_model_with_finite_answers(weights, what,
         weights = tmp_path / "w.safetensors"
     found = remix.Learner(**NETWORK, weights=weights)
     found.learn((images, labels), classes=NAMES)
+    told = {
+        "one image of a class": ", by the cross-entropy of images left out in turn: lda ",
+        "one image of each": "auto chose lda, unseen: to compare heads takes two classes, and two images of one",
+        "identical images": "17 of 18 images are to the network what another one is",
+        "constant features": "17 of 18 images are to the network what another one is",
+    }[what]
+    assert any(told in note for note in found.notes)
+    assert bool(found.history[0].accuracies) == (what != "one image of each")
     found.learn(digits([3], 1), classes=NAMES)
     probabilities = found.predict(digits([0, 1, 2, 3], 3)[0], top=4).probabilities
     assert torch.isfinite(torch.as_tensor(probabilities)).all()

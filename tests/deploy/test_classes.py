@@ -103,6 +103,14 @@ def test_a_model_of_an_earlier_version_without_sums_keeps_its_method_and_says_wh
     assert old.predict(digits([0])[0], top=1).names
 
 
+def test_a_model_measured_by_an_earlier_version_says_which_method_can_go_on_with_it():
+    old = remix.load(STORED / "model-v2.remix")
+    with pytest.raises(ValueError, match=r"an earlier version measured the model, .* go on with --method lwf"):
+        old.learn(digits([5, 6]), classes=NAMES)
+    old.use_method("lwf")
+    assert len(old.learn(digits([5, 6]), classes=NAMES, epochs=1).classes) == 2
+
+
 def test_a_fitted_covariance_and_trained_weights_cannot_be_undone(trained, dreaming):
     fitted = remix.Learner(**NETWORK, method="lda", weights=trained, covariance="laplace")
     for label in ([0, 1], [2]):

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
 
 import remix
 from remix.deploy.export import SUFFIXES, export
@@ -19,16 +18,6 @@ from tests.deploy.small import NAMES, NETWORK, QUICK, digits, learner, weights_o
 
 HEADS = ("ncm", "lda", "fecam", "ranpac")
 STORED = Path(__file__).parent.parent / "learning" / "files" / "model-v2.remix"
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """Weights of a network that was trained on three digits."""
-    first = learner(epochs=8, seed=1)
-    first.learn(digits([7, 8, 9], 30), classes=NAMES)
-    path = tmp_path_factory.mktemp("weights") / "convnet8.safetensors"
-    save_file(first.model.classifier.backbone.state_dict(), path)
-    return path
 
 
 def exact(trained, name, **changes):

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
 
 import remix
 from remix.deploy.export import PlainNetwork, export, probe
@@ -18,16 +17,6 @@ from remix.statistics import Calibration, Memory
 from tests.deploy.small import NAMES, NETWORK, digits, learner
 
 FILES = Path(__file__).parent.parent / "learning" / "files"
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """Weights of a network that was trained on three digits."""
-    first = learner(epochs=8, seed=1)
-    first.learn(digits([7, 8, 9], 30), classes=NAMES)
-    path = tmp_path_factory.mktemp("weights") / "convnet8.safetensors"
-    save_file(first.model.classifier.backbone.state_dict(), path)
-    return path
 
 
 @pytest.fixture(scope="module", params=("ncm", "lda", "fecam", "ranpac"))

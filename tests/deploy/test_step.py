@@ -12,7 +12,7 @@ from remix.deploy.step import _Watch, opened
 from remix.learning import Engine, TensorReplay
 from remix.methods import pmi
 from remix.statistics import ClassMeter, LayerMeter, feature_point, measure_layers, run_meters
-from tests.deploy.small import NAMES, QUICK, digits, learner
+from tests.deploy.small import NAMES, QUICK, digits, learner, weights_of
 
 
 @pytest.fixture
@@ -132,3 +132,27 @@ def test_a_name_that_cannot_be_saved_is_refused_before_training(first, monkeypat
     monkeypatch.setattr(Engine, "learn", lambda *args: pytest.fail("was trained"))
     with pytest.raises(ValueError, match="name"):
         first.learn(digits([3]), "x" * 300, classes=NAMES)
+
+
+def test_drift_goes_on_from_its_file_and_not_from_that_of_another_method(tmp_path):
+    found = learner(method="drift")
+    found.learn(digits([0, 1, 2]), classes=NAMES)
+    found.save(tmp_path / "m.remix")
+    again = remix.load(tmp_path / "m.remix", **QUICK)
+    for one in (found, again):
+        one.learn(digits([3]), classes=NAMES)
+    assert again.method == again.history[1].method == "drift"
+    assert all(torch.equal(tensor, weights_of(found.model)[key]) for key, tensor in weights_of(again.model).items())
+    assert again.model.memory.gaussians.labels == (0, 1, 2, 3)
+    assert not any("nothing is held out" in note for note in again.notes)
+    assert set(again.history[1].accuracies) == {"new classes, held-out images"}
+    again.use_method("remix")
+    with pytest.raises(
+        ValueError, match="the model has an exact head, which the method remix cannot train: go on with"
+    ):
+        again.learn(digits([4]), classes=NAMES)
+    other = learner(method="remix")
+    other.learn(digits([0, 1]), classes=NAMES)
+    other.use_method("drift")
+    with pytest.raises(ValueError, match="keeps no covariances of its classes, so the method drift cannot go on"):
+        other.learn(digits([2]), classes=NAMES)

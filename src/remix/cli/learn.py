@@ -92,8 +92,8 @@ def learn(
         similar_names: Take names of classes that differ only in case or spaces for different classes.
         name: Name of this step, which remix inspect shows.
         method: How old classes are kept. By default auto: with weights an exact head on a network that stays as it is,
-            within seconds (lda or ranpac, whichever suits the first images), without weights remix. Or remix, pmi, lwf,
-            finetune; ncm, lda, fecam, ranpac. A model goes on with its own.
+            within seconds (lda or ranpac, whichever suits the first images), without weights remix. Or remix, pmi,
+            drift, lwf, finetune; ncm, lda, fecam, ranpac. A model goes on with its own.
         head: Head of the network, in its first step: linear (the default) or cosine.
         prior: Covariance of activations that synthetic images are held to: laplace (the default), dense or diagonal.
         covariance: Covariance of features that the method lda keeps: auto (the default), dense, laplace or diagonal.
@@ -204,7 +204,11 @@ def learn(
         if note not in warned:
             say(console, f"note: {note}")
     bound = None if together is None else _Bound(together, data.held, check if after is not None else None)
-    console.print(_table(learner.model, step, len(known), before, after, bound))
+    table = _table(learner.model, step, len(known), before, after, bound)
+    if table.row_count:
+        console.print(table)
+    else:
+        say(console, "note: nothing could be tested; --check FOLDER tests on images of your own")
     if bound is not None:
         say(console, _JOINT)
         if after is None:

@@ -162,8 +162,7 @@ def _stays(model: Model, gone: Sequence[int]) -> list[str]:
     names = {model.classes[label] for label in gone}
     exact = isinstance(model.classifier.head, ExactHead)
     begun = bool(names.intersection(model.history[0].classes)) if model.history else True
-    knew = {"adopted", "adapted"}  # a network that was trained on its classes
-    brought = opened(model).trained and knew.isdisjoint(model.provenance)
+    brought = opened(model).trained and "adopted" not in model.provenance  # by others, on other classes
     if not exact or (begun and not brought):
         told.append(_WEIGHTS)
     if exact and _sums(model) is None:

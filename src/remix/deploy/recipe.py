@@ -246,7 +246,8 @@ def make_recipe(
             "inversion": _inversion(frozen > 0, kind),
         }
     else:
-        chosen = {name: first for name in ("first", "later") if hasattr(method_class(method), name)}
+        usual = {name: getattr(method_class(method), name, None) for name in ("first", "later")}
+        chosen = {name: replace(first, clip=one.clip) for name, one in usual.items() if one is not None}
         chosen |= {name: value for name, value in wanted.items() if value is not None}
     made = create_method(method, **chosen)
     return Recipe(

@@ -15,6 +15,7 @@ from remix.data.intake import Intake
 from remix.deploy.advice import check_similar_names, near_chance, untrained
 from remix.deploy.recipe import LearnSettings, Recipe, auto_method, frozen_blocks, make_recipe
 from remix.deploy.recognition import calibrated
+from remix.inversion import LayerwiseSettings
 from remix.learning import (
     BestEpoch,
     Engine,
@@ -28,7 +29,7 @@ from remix.learning import (
 )
 from remix.learning.mistakes import most_mistaken
 from remix.methods import method_class
-from remix.networks import Backbone, Classifier, ExactHead, Items, OpenedNetwork, create_head
+from remix.networks import Classifier, ExactHead, Items, OpenedNetwork, create_head
 from remix.statistics import Calibration, ClassSums, Memory, covariance_kinds
 
 __all__ = ["exact_step", "learn_step", "new_engine", "opened", "renamed"]
@@ -119,14 +120,11 @@ def learn_step(
     train, held = (renamed(part, names) for part in (data.train, data.held))
     watch, notes = _Watch(engine, held), [*untrained(network, data), why] if model is None else []
     if len(held):
-        engine.best = BestEpoch(watch.judge, recipe.patience)
+        engine.best = None if recipe.method.solves else BestEpoch(watch.judge, recipe.patience)
     elif not exact_step(network, model, method):
         notes.append("nothing is held out: every epoch is trained, and there is no test")
     task = Task(engine.tasks, train, held, range(len(before), len(names)), new, tuple(range(len(new))))
     engine.learn(task, watch.safe_point)
-    provenance = dict(network.provenance)
-    if exact_step(network, model, method) and _differ(network.backbone, engine.backbone):
-        provenance["adapted"] = "the last blocks, to the classes of the first step"
     counts = train.counts()
     images = tuple(counts[one] for one in data.classes)
     if not exact_step(network, model, method):  # which was tested with images left out
@@ -142,19 +140,13 @@ def learn_step(
     frozen = len(backbone.blocks()) if recipe.method.exact else frozen
     return Model(
         engine.student.cpu().requires_grad_(True).eval(), network.name, dict(network.options), names, preprocessing,
-        engine.memory.to("cpu"), provenance, (*(model.history if model else ()), step), frozen,
+        engine.memory.to("cpu"), network.provenance, (*(model.history if model else ()), step), frozen,
     )  # fmt: skip
 
 
 def exact_step(network: OpenedNetwork, model: Model | None, method: str) -> bool:
     """Whether an exact head is all that a step learns, of a network that has been trained or a model of that method."""
     return method_class(method).exact and (network.trained or model is not None)
-
-
-def _differ(one: Backbone, other: Backbone) -> bool:
-    """Whether two networks of the same kind have other weights."""
-    theirs = other.state_dict()
-    return not all(torch.equal(tensor, theirs[name].to(tensor)) for name, tensor in one.state_dict().items())
 
 
 def _frozen(network: OpenedNetwork, model: Model | None, method: str, settings: LearnSettings, images: int) -> int:
@@ -270,8 +262,8 @@ def _has_covariances(model: Model, kind: str) -> bool:
 
 
 def _check_statistics(model: Model, recipe: Recipe) -> None:
-    if isinstance(model.classifier.head, ExactHead) and not recipe.method.exact:
-        own = model.history[-1].method if model.history else "its own"
+    own = model.history[-1].method if model.history else "its own"
+    if isinstance(model.classifier.head, ExactHead) and not recipe.method.exact and own != recipe.method.name:
         raise ValueError(
             f"the model has an exact head, which the method {recipe.method.name} cannot train: go on with {own}, or "
             "learn all classes anew"
@@ -291,3 +283,10 @@ def _check_statistics(model: Model, recipe: Recipe) -> None:
             f"the model keeps no statistics of {missing[0]}, so its old classes cannot be dreamed: learn them with the "
             "method remix, measure them (remix measure), or adopt the network with some of its data"
         )
+    if isinstance(getattr(recipe.method, "inversion", None), LayerwiseSettings):
+        inputs = {f"{point}:{view.name}" for point, view in model.classifier.backbone.block_inputs(model.frozen)}
+        if not inputs <= set(model.memory.layers if model.memory else ()):
+            raise ValueError(
+                f"an earlier version measured the model, without what enters its blocks, so the method "
+                f"{recipe.method.name} cannot dream its old classes: go on with --method lwf, or learn all classes anew"
+            )

@@ -52,6 +52,9 @@ class Method(ABC):
     exact: ClassVar[bool] = False
     """Whether the head is solved from sums, and the network stays as it is once it has been trained."""
 
+    solves: ClassVar[bool] = False
+    """Whether it solves the head when training is over, so that no epoch before can be judged by it."""
+
     by_steps: ClassVar[bool] = True
     """Whether it can go on from a model file, which keeps no more than network and memory."""
 

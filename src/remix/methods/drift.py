@@ -79,7 +79,7 @@ class Drift(Method):
     """
 
     keeps: ClassVar[str] = "the network, and of every class a Gaussian of its features"
-    by_steps: ClassVar[bool] = False
+    solves: ClassVar[bool] = True
     first: Training = FIRST
     later: Training = replace(FIRST, clip=1.0)  # without a limit, features ran away at this rate
     distillation: float = 1.0
@@ -131,6 +131,13 @@ class Drift(Method):
     def begin(self, engine: Engine) -> None:
         """Refuse batches that are too small; tell of a task with nothing to learn."""
         check_batches(engine, self.collapse)
+        known = engine.memory.gaussians
+        correlated = known is not None and (known.correlations is not None or self.covariance == "diagonal")
+        if engine.teacher is not None and not correlated:
+            raise ValueError(
+                "the model keeps no covariances of its classes, so the method drift cannot go on with it: go on with "
+                "the method that it has, or learn all classes anew with drift"
+            )
         if self._inverter is not None:
             self._inverter.begin(engine)
         if engine.teacher is None and engine.new_classes == 1 and not self.rotations:

@@ -16,14 +16,14 @@ from remix.learning.mistakes import most_mistaken
 from remix.learning.stage import Stage, Training
 from remix.methods.left_out import Judged, accuracy, judge
 from remix.methods.plain import FIRST, first_task
-from remix.methods.step_features import StepFeatures, block_sets, block_sizes, spaced, stage_ends, step_features
+from remix.methods.step_features import StepFeatures, block_sets, block_sizes, copies, spaced, stage_ends, step_features
 from remix.networks import Backbone, ExactHead, FeatureMap, Head, Pooling
 from remix.statistics import Calibration, ClassRecord, ClassSums, Familiarity, Scatter, ScatterKind
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["LEFT_OUT", "Exact", "Scored", "Solved", "scored_images"]
+__all__ = ["LEFT_OUT", "Exact", "Solved"]
 
 LEFT_OUT = "images left out in turn"
 """What the accuracy of an exact head is measured on, without holding any image back."""
@@ -167,7 +167,6 @@ class Exact(Method):
         known, head = engine.memory.get(ClassSums.name), engine.student.head
         if known is None:
             found, by, map, strength = self._begun(engine, data)
-            found, honest = self.adapted(engine, data, found, by, map, strength)
             x = found.through(map)
             kind, own = by.kind(map.dim), by.own or by.removable
             _check_size(kind, own, map.dim, len(engine.memory.classes))
@@ -176,14 +175,18 @@ class Exact(Method):
             engine.notes.append(by._told(engine.backbone, map, sums))
         else:
             assert isinstance(head, ExactHead)
-            honest = None
             by = next(one for one in self.heads() if one.name == known.method)
             map, found = head.map, step_features(engine, data, head.map.at, head.map.sizes)
             x, kind = found.through(map), known.scatter.kind
             _check_size(kind, known.own, map.dim, len(engine.memory.classes))
             sums = known.extended(ClassSums.of(x, found.labels, "dense" if kind == "laplace" else kind, known.own))
+        if again := copies(found.rows):
+            engine.notes.append(
+                f"{again} of {len(found.labels)} images are to the network what another one is: if they are copies, "
+                f"the accuracy of {LEFT_OUT} is too high"
+            )
         solved = by.solved(sums, map, head, set(found.labels.tolist()))
-        scale = self._test(engine, sums, solved, x, found.labels, honest)
+        scale = self._test(engine, sums, solved, x, found.labels)
         # Later only new images could choose a scale: on birds that calibrates old classes worse than the first one.
         sums = replace(sums, scale=scale) if known is None else sums
         solved.head.scale.fill_(sums.scale)
@@ -194,23 +197,6 @@ class Exact(Method):
             ClassRecord(record.name, sums.counts[label]) for label, record in enumerate(engine.memory.classes)
         )
         engine.student.head = solved.head.float().to(engine.team.device)
-
-    def adapted(
-        self, engine: Engine, data: ImageDataset, found: StepFeatures, by: Exact, map: FeatureMap, strength: float
-    ) -> tuple[StepFeatures, Scored | None]:
-        """Features of the first classes on a network that was adapted to them, if the method does so and it is better.
-
-        Args:
-            engine: in the first step.
-            data: its images.
-            found: their features.
-            by, map, strength: the head, that was chosen by these.
-
-        Returns:
-            features, and scores of images that an adapted network did not know; None if the network is as it was.
-
-        """
-        return found, None
 
     def _sets(self, backbone: Backbone, sizes: Sequence[int]) -> list[tuple[int, ...]]:
         """The blocks to choose from."""
@@ -240,8 +226,11 @@ class Exact(Method):
         best = min(range(len(heads)), key=lambda place: chosen[place].loss)
         if len(heads) > 1:
             losses = ", ".join(f"{one.name} {choice.loss:.3f}" for one, choice in zip(heads, chosen, strict=True))
-            why = "by the cross-entropy of images left out in turn"
-            engine.notes.append(f"{self.name} chose {heads[best].name}, {why}: {losses}")
+            why = f"by the cross-entropy of images left out in turn: {losses}"
+            counts = found.labels.unique(return_counts=True)[1]
+            if len(counts) < 2 or int(counts.max()) < 2:
+                why = "unseen: to compare heads takes two classes, and two images of one of them"
+            engine.notes.append(f"{self.name} chose {heads[best].name}, {why}")
         return found, heads[best], chosen[best].map, chosen[best].strength
 
     def _choose(self, found: StepFeatures, sets: Sequence[tuple[int, ...]], seed: int) -> _Choice:
@@ -255,7 +244,7 @@ class Exact(Method):
                 sums = ClassSums.of(x, found.labels, "none")
                 strengths, labels = self.strengths(x), sums.rows(found.labels)
                 judged = Judged(len(strengths) // 2, 0.0, 1.0)
-                scored = scored_images(sums, labels, len(strengths))
+                scored = _scored(sums, labels, len(strengths))
                 if len(scored):
                     judged = judge(self.tried(sums.mean, strengths, x, labels, scored), labels[scored])
                 if chosen is None or judged.loss < chosen.loss - 1e-9:
@@ -263,19 +252,10 @@ class Exact(Method):
         assert chosen is not None, "there is always the last block"
         return chosen
 
-    def _test(
-        self, engine: Engine, sums: ClassSums, solved: Solved, x: Tensor, labels: Tensor, honest: Scored | None
-    ) -> float:
+    def _test(self, engine: Engine, sums: ClassSums, solved: Solved, x: Tensor, labels: Tensor) -> float:
         """Tell how images fare with heads without them, and keep how familiar they look; the scale of their scores."""
-        if honest is not None:
-            engine.estimates[LEFT_OUT] = accuracy(honest.scores, honest.labels)
-            engine.notes += most_mistaken(
-                honest.scores, honest.labels, [record.name for record in engine.memory.classes]
-            )
-            engine.memory.keep(Calibration.of(honest.familiarity, len(honest.labels)))
-            return judge(honest.scores[None], honest.labels).scale
         labels = sums.rows(labels)
-        scored = scored_images(sums, labels, 1)
+        scored = _scored(sums, labels, 1)
         if not len(scored):
             return 1.0
         x, labels = x[scored], labels[scored]
@@ -297,14 +277,6 @@ class Exact(Method):
         return f"{self.name} uses features of {' + '.join(names)}{detail}{rooted}{held}"
 
 
-class Scored(NamedTuple):
-    """Scores (M, K) of images by heads that do not know them, places (M,) of their classes, how familiar they look."""
-
-    scores: Tensor
-    labels: Tensor
-    familiarity: Tensor
-
-
 class _Choice(NamedTuple):
     """What a head is to be solved on, and how good it is then: the cross-entropy of images left out in turn."""
 
@@ -313,7 +285,7 @@ class _Choice(NamedTuple):
     strength: float
 
 
-def scored_images(sums: ClassSums, labels: Tensor, heads: int) -> Tensor:
+def _scored(sums: ClassSums, labels: Tensor, heads: int) -> Tensor:
     """Places of the images that heads are judged by: of classes of several images, and fewer of very many classes."""
     usable = (sums.weights()[labels] > 1).nonzero()[:, 0]
     if len(sums.labels) < 2:

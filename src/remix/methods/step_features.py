@@ -18,9 +18,10 @@ from remix.networks import Backbone, FeatureMap, Pooling
 from remix.networks.backbone import detail_size
 from remix.networks.probe import block_shapes, evaluating
 
-__all__ = ["StepFeatures", "block_sets", "block_sizes", "spaced", "stage_ends", "step_features"]
+__all__ = ["StepFeatures", "block_sets", "block_sizes", "copies", "spaced", "stage_ends", "step_features"]
 
 _DEEPEST = 4  # blocks, from the last one on, that may stand side by side
+_ROUNDING = 1e-5  # of the largest feature: images in batches of other sizes differ by less
 
 
 class StepFeatures(NamedTuple):
@@ -47,6 +48,13 @@ class StepFeatures(NamedTuple):
 def spaced(count: int, most: int) -> Tensor:
     """``most`` places at equal distances among ``count``, or all."""
     return torch.arange(count) if count <= most else torch.linspace(0, count - 1, most, dtype=torch.float64).long()
+
+
+def copies(rows: Tensor) -> int:
+    """How many rows (N, D) are another one again, but for rounding."""
+    order = (rows.double() @ torch.linspace(-1, 1, rows.shape[1], dtype=torch.float64)).argsort()
+    found = rows[order]
+    return int(((found[1:] - found[:-1]).abs().amax(1) <= _ROUNDING * rows.abs().max()).sum())
 
 
 def step_features(engine: Engine, data: ImageDataset, at: Pooling, sizes: Sequence[int]) -> StepFeatures:
