@@ -113,7 +113,7 @@ def adopted_model(
         )
     else:
         _check_rebuilt(create_backbone(name, **options), backbone, name)
-    method, why = auto_method(True, settings, top.kind) if method == "auto" else (method, "")
+    method, why = auto_method(settings, top.kind) if method == "auto" else (method, "")
     notes += [why] * bool(why)
     exact = method_class(method).exact
     classifier = Classifier(backbone, top).eval()

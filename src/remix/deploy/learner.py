@@ -256,7 +256,7 @@ class Learner:
     def intake(self, data: Any, classes: Sequence[str] | None = None, settings: LearnSettings | None = None) -> Intake:
         """Data as this learner's network takes them."""
         chosen = settings or self.settings
-        method = auto_method(self._network.trained, chosen, self.head)[0] if self.method == "auto" else self.method
+        method = auto_method(chosen, self.head)[0] if self.method == "auto" else self.method
         holdout = chosen.held_out(exact_step(self._network, self._model, method))
         return take_in(data, self.preprocessing, classes=classes, holdout=holdout, seed=chosen.seed)
 

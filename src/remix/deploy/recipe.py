@@ -163,18 +163,18 @@ def usual_size(name: str, options: Mapping[str, Any]) -> int | None:
     return _PHOTO_SIZE if photographs else None
 
 
-def auto_method(trained: bool, settings: LearnSettings, head: str = "linear") -> tuple[str, str]:
+def auto_method(settings: LearnSettings, head: str = "linear") -> tuple[str, str]:
     """What the method auto comes to in a first step: its name, and why, unless images decide, which tell by themselves.
 
+    A network without weights learns from the first classes and rests then, too: on digits and small photographs that
+    is better than what goes on training (docs/results.md).
+
     Args:
-        trained: whether the network came with weights.
         settings: what was asked for.
         head: kind of head that was asked for.
 
     """
     asked = [name for name in _OF_TRAINING if getattr(settings, name) is not None] + ["head"] * (head != "linear")
-    if not trained:
-        return "remix", "auto chose remix: the network has no weights, so it has its features to learn"
     if asked:
         return "remix", f"auto chose remix, which trains: {asked[0]} (--{asked[0]}) is a setting of training"
     return "auto", ""

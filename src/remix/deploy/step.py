@@ -93,7 +93,7 @@ def learn_step(
         check_similar_names(before, new)
     if model is not None and (settings.freeze is not None or settings.size is not None):
         raise ValueError("freeze and size are chosen in the first step; this model keeps what it has")
-    method, why = auto_method(network.trained, settings, head) if method == "auto" else (method, "")
+    method, why = auto_method(settings, head) if method == "auto" else (method, "")
     frozen = _frozen(network, model, method, settings, len(data.train))
     preprocessing = network.preprocessing
     prior = settings.prior or _usual_prior(model)
