@@ -18,7 +18,7 @@ def _because(reason: str) -> Callable[[Results], Finding]:
 
 
 def _clip_statement(results: Results) -> str:
-    table = results.published["CLIP"]
+    table = results.published["table 2"]
     rows = zip(table["columns"], table["REMIX + MoE-Adapter"], table["PMI + MoE-Adapter"], strict=True)
     each = "; ".join(f"{name} {remix:.2f} against {pmi:.2f}" for name, remix, pmi in rows)
     return f"With CLIP and adapters REMIX is the best method without stored images: {each} for PMI."

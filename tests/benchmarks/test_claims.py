@@ -303,7 +303,7 @@ def test_other_published_numbers_give_other_verdicts(results):
     numbers = results.published
     numbers["table 1"]["REMIX"][1] = 60.3
     numbers["table 1"]["PMI"][1] = 59.4
-    numbers["CLIP"]["REMIX + MoE-Adapter"][2] = 79.5
+    numbers["table 2"]["REMIX + MoE-Adapter"][2] = 79.5
     other = Results(results.folder)
     (other.folder / PUBLISHED).write_text(json.dumps(numbers))
     assert verdict("metric-label", other)[0] is Verdict.HOLDS

@@ -50,16 +50,16 @@ def reproduce(
     run or remix sweep has left in the folder --runs, is not computed again.
 
     Args:
-        target: What to make again: table1, efficiency, retention, lambda, convergence, figures, samples, likelihood or
-            memory.
+        target: What to make again: table1, table2, efficiency, retention, lambda, convergence, figures, samples,
+            likelihood or memory.
         data: The folder that data sets are kept in. For likelihood and samples: photographs with train/ and val/, or a
             folder that has imagenette/ in it.
         out: Folder of the results; reproduce/TARGET by default, with --preset reproduce/TARGET-PRESET.
         scale: mini - small networks, for two cores; paper - the paper's protocol, for a GPU.
         resume: Go on with the results in the folder --out.
         seeds: Seeds of the runs, such as 0-2 (the default of mini; for lambda 0) or 1-5 (that of paper).
-        preset: For retention, lambda and convergence: runs of another preset, such as tiny-mini or tiny-10 (the
-            paper's).
+        preset: For retention, lambda, efficiency and convergence: runs of another preset, such as tiny-mini,
+            cub-vit-mini or cub200-clip-10 (the paper's).
         jobs: Runs at a time, 1 by default; the processors are shared between them.
         runs: Folder of the runs that targets share; runs/ beside the folder of the results by default.
         rows: CSV file of an earlier call, such as docs/reproduce/table1.csv: a row with the same preset, method and
@@ -85,6 +85,7 @@ def reproduce(
         remix reproduce likelihood --data photos --weights resnet34.safetensors --out likelihood
         remix reproduce likelihood --data DIR --weights resnet34.safetensors --vit vit/ --vit-images cifar100
         remix reproduce samples --data photos --weights resnet34.safetensors --classes church,parachute --dry-run
+        remix reproduce table2 --data DIR --dry-run
         remix reproduce table1 --rows docs/reproduce/table1.csv --finished
         remix reproduce lambda --preset cifar100-mini --data DIR --dry-run
         remix reproduce convergence --jobs 2
