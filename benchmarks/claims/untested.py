@@ -17,13 +17,6 @@ def _because(reason: str) -> Callable[[Results], Finding]:
     return lambda results: Finding((), Verdict.NOT_SHOWN, reason, NOTHING)
 
 
-def _clip_statement(results: Results) -> str:
-    table = results.published["table 2"]
-    rows = zip(table["columns"], table["REMIX + MoE-Adapter"], table["PMI + MoE-Adapter"], strict=True)
-    each = "; ".join(f"{name} {remix:.2f} against {pmi:.2f}" for name, remix, pmi in rows)
-    return f"With CLIP and adapters REMIX is the best method without stored images: {each} for PMI."
-
-
 def _privacy(results: Results) -> Finding:
     audits = [results.json(name) for name in AUDITS]
     copies = any(space["stands_out"] for audit in audits for space in audit["spaces"].values())
@@ -69,16 +62,6 @@ def _layer_wise(results: Results) -> Finding:
 
 
 CLAIMS = (
-    Claim(
-        "clip",
-        "Accuracy with CLIP",
-        _clip_statement,
-        "Experiments, results on ViT backbone; appendix, ViT efficiency table",
-        None,
-        None,
-        (),
-        _because("Not tested: the weights of the CLIP backbone are not available here."),
-    ),
     Claim(
         "samples-vit",
         "Better synthetic images from a vision transformer",
