@@ -186,11 +186,13 @@ class PooledPatches:
 
     def rows(self, x: Tensor) -> Tensor:
         """(N, L, D) -> (N, D)."""
-        return PATCHES.rows(x).unflatten(1, (x.shape[2], -1)).mean(2)
+        dim = self.dim(tuple(x.shape[1:]))
+        return PATCHES.rows(x).unflatten(1, (dim, -1)).mean(2)
 
     def dim(self, shape: Shape) -> int:
         """D."""
-        return PATCHES.layout(shape)[0]
+        _check(self.name, shape, (2,), "(N, L, D)")
+        return shape[1]
 
     def layout(self, shape: Shape) -> tuple[int, int, int] | None:
         """None."""
