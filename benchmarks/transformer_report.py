@@ -41,9 +41,9 @@ def markdown(results: dict[str, Any]) -> str:
         "# Inverting a ViT-B/16",
         "",
         f"Made by `{results['command']}` (needs minutes); {machine}. Random weights, images of 224 pixels, float32. A "
-        f"step of the real loop: feature match, statistics and Laplace terms at {results['places']} places, Adam. Bare: the "
-        "frozen network forward to its pooled features and back to its input. In micro-batches a step runs the network "
-        "forward once more, about a third of the bare passes on top.",
+        f"step of the real loop: feature match, statistics and Laplace terms at {results['places']} places, Adam. "
+        "Bare: the frozen network forward to its pooled features and back to its input. In micro-batches a step runs "
+        "it forward once more, about a third of the bare passes on top.",
         "",
         "| what | measured | goal |",
         "|---|---|---|",

@@ -14,7 +14,7 @@ from remix.data import ImageDataset
 from remix.learning.engine import Engine
 from remix.learning.team import full_precision
 from remix.networks import Backbone, FeatureMap
-from remix.networks.probe import block_shapes, evaluating
+from remix.networks.probe import block_shapes, evaluating, where_not_finite
 
 __all__ = ["StepFeatures", "block_sets", "block_sizes", "spaced", "step_features"]
 
@@ -64,13 +64,15 @@ def step_features(engine: Engine, data: ImageDataset, blocks: Sequence[int], siz
         for done, (items, targets) in enumerate(engine.images(data), start=1):
             with engine.team.precision():
                 found = full_precision(engine.backbone.pooled(*items, blocks))
+            if not bool(torch.isfinite(found).all()):
+                where = where_not_finite(engine.backbone, *items)
+                raise ValueError(
+                    f"the network gives NaN or infinite features for an image{where}: check the images and its weights"
+                )
             rows.append(found.cpu())
             labels.append(targets.cpu())
             engine.monitor.batch(0, done, count)
-    everything = torch.cat(rows)
-    if not bool(torch.isfinite(everything).all()):
-        raise ValueError("the network gives NaN or infinite features for an image: check the images and its weights")
-    return StepFeatures(everything, torch.cat(labels), tuple(blocks), tuple(sizes))
+    return StepFeatures(torch.cat(rows), torch.cat(labels), tuple(blocks), tuple(sizes))
 
 
 def block_sizes(backbone: Backbone) -> list[int]:
