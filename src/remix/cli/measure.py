@@ -55,9 +55,9 @@ def measure(
         size: Side in pixels to which images are brought; the backbone's usual size by default.
         kinds: Covariances to keep, separated by commas: laplace, laplace-paper (fitted as published), dense.
         views: What covariances are of, separated by commas: channels, map (every pixel of every channel; large); of
-            transformers token-channels and patches (all patch tokens of an image; large).
-        maps: With views other than channels, where: stages (the last block of every size of maps, or of every quarter
-            of a transformer) or names of blocks; BatchNorm inputs by default.
+            transformers token-channels, patches (large).
+        maps: Of views but channels, where: stages (the last block of every size of maps, of a transformer of every
+            quarter) or names of blocks; BatchNorm inputs by default.
         transform: What happens to maps first: dct - a cosine transform; none; auto - dct for maps of 8 x 8 pixels and
             more.
         mean: Mean of each channel that the network was trained with, within 0..1 and separated by commas; by default

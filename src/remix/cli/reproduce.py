@@ -66,11 +66,13 @@ def reproduce(
             seed stands for a run that is not in --runs.
         finished: Make the results of the runs that are finished, run nothing.
         dry_run: Only show the plan.
-        weights: For likelihood and samples: safetensors file of a ResNet-34 with its head.
+        weights: For likelihood and samples: safetensors file of a ResNet-34 with its head; for samples with --vit it
+            judges the images.
         classes: For likelihood and samples: names of the folders of photographs, separated by commas; by default at the
             scale paper those of the paper, n02113978 (dog), n04285008 (car), n01882714 (koala), n03457902 (greenhouse).
         form: For samples: how the prior enters, nll (the default and the paper's), typical or kl.
-        vit: For likelihood, also a vision transformer: its folder, as the transformers library saves it.
+        vit: A vision transformer's folder, as the transformers library saves it: for likelihood also, for samples
+            instead of the ResNet-34.
         vit_images: Images for --vit: a data set in --data by name (cifar100), or a folder; by default the photographs.
         memory: For likelihood: GiB that features may take while they are fitted (default 4); beyond that they are read
             in passes.
@@ -86,6 +88,7 @@ def reproduce(
         remix reproduce likelihood --data DIR --weights resnet34.safetensors --vit vit/ --vit-images cifar100
         remix reproduce samples --data photos --weights resnet34.safetensors --classes church,parachute --dry-run
         remix reproduce table2 --data DIR --dry-run
+        remix reproduce samples --data photos --vit vit/ --weights resnet34.safetensors --dry-run
         remix reproduce table1 --rows docs/reproduce/table1.csv --finished
         remix reproduce lambda --preset cifar100-mini --data DIR --dry-run
         remix reproduce convergence --jobs 2

@@ -52,7 +52,7 @@ class Reproduction:
         jobs: runs at a time.
         finished: take the runs that are finished, run nothing.
         dry_run: only show the plan.
-        weights: of the ResNet-34.
+        weights: of the ResNet-34; with ``vit`` that which judges dreams.
         classes: names of folders of photographs, separated by commas.
         form: in which the prior of dreams enters.
         vit: `transformers` folder of a vision transformer.
