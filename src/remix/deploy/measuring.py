@@ -208,9 +208,8 @@ def map_points(model: Model, maps: Sequence[str] | None = None) -> list[Point]:
     if list(maps) == ["stages"]:  # the stem is none if its size goes on
         shapes = block_shapes(backbone)[1:]
         ends = {shape[1:]: name for name, shape in zip(names, shapes, strict=True) if len(shape) == 3}
-        if not ends:  # tokens are as many everywhere
-            same = [name for name, shape in zip(names, shapes, strict=True) if len(shape) == 2]
-            ends = {(quarter, 0): same[-(-quarter * len(same) // 4) - 1] for quarter in range(1, 5) if same}
+        if same := [name for name, shape in zip(names, shapes, strict=True) if len(shape) == 2]:
+            ends = {(quarter, 0): same[-(-quarter * len(same) // 4) - 1] for quarter in range(1, 5)}  # tokens
         return [Point(name, "output") for name in dict.fromkeys(ends.values())]
     for name in maps:
         if name not in names:
