@@ -21,8 +21,8 @@ BY_NAME = {claim.name: claim for claim in CLAIMS}
 SOURCES = sorted((ROOT / "benchmarks" / "claims").glob("*.py"))
 # Digits that belong to names. Everything else that has a digit must come from a file.
 NAMES = re.compile(
-    r"CIFAR-100|ResNet-3[24]|ViT-B/16|CUB-200|table[12]|Table 1|float32|float64|resnet34|cifar100(-\d+)?|tiny-\d+"
-    r"|(cifar100|cub200)-clip-10|celerite2|--count 500|--seeds 0-2|excludes 0"
+    r"(cifar100|cub200)-clip-10|CIFAR-100|ResNet-3[24]|ViT-B/16|CUB-200|table[12]|Table 1|float32|float64|resnet34|cifar100(-\d+)?"
+    r"|tiny-\d+|celerite2|--count 500|--seeds 0-2|excludes 0"
 )
 TABLE_COLUMNS = "preset,data,tasks,method,seed,last_accuracy_macro"
 EFFICIENCY_COLUMNS = "preset,data,tasks,method,seed,processor_minutes,peak_memory_mib"
@@ -321,6 +321,15 @@ def test_other_published_numbers_give_other_verdicts(results):
     (other.folder / PUBLISHED).write_text(json.dumps(numbers))
     assert verdict("metric-label", other)[0] is Verdict.HOLDS
     assert verdict("clip-consistent", other)[0] is Verdict.NOT_SHOWN
+
+
+@pytest.mark.parametrize(("right", "expected"), [(40, Verdict.HOLDS_AT_MINI_SCALE), (12, Verdict.NOT_SHOWN)])
+def test_dreams_of_a_transformer_are_judged_beyond_chance(results, right, expected):
+    columns = "class,prior,images,read as it,read as it by another network"
+    rows = [("church", "none", 50, 50, 10), ("church", "laplace", 50, 50, right)]
+    write(results, "reproduce/samples_vit.csv", columns, rows)
+    assert verdict("samples-vit", results) == (expected, MINI)
+    assert f"reads {right} of 50 images" in BY_NAME["samples-vit"].finding(results).measured[0]
 
 
 def test_a_search_on_validation_images_is_not_mixed_with_its_test(results):
