@@ -32,7 +32,7 @@ def _samples_vit(results: Results) -> Finding:
     return Finding(
         (
             f"A ResNet-34 that had no part in it reads {ours} of {of_ours} images with the Laplace covariances as "
-            f"their class, {plain} of {of_plain} without ([grids](reproduce/transformers.md)). By chance as many or more: "
+            f"their class, {plain} of {of_plain} without ([grids](reproduce/transformers.md)). By chance as many: "
             f"{chance:.0%} (Fisher's test).",
         ),
         Verdict.HOLDS_AT_MINI_SCALE if shown else Verdict.NOT_SHOWN,

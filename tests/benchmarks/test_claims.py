@@ -21,8 +21,8 @@ BY_NAME = {claim.name: claim for claim in CLAIMS}
 SOURCES = sorted((ROOT / "benchmarks" / "claims").glob("*.py"))
 # Digits that belong to names. Everything else that has a digit must come from a file.
 NAMES = re.compile(
-    r"(cifar100|cub200)-clip-10|CIFAR-100|ResNet-3[24]|ViT-B/16|CUB-200|table[12]|Table 1|float32|float64|resnet34|cifar100(-\d+)?"
-    r"|tiny-\d+|celerite2|--count 500|--seeds 0-2|excludes 0"
+    r"(cifar100|cub200)-clip-10|CIFAR-100|ResNet-3[24]|ViT-B/16|CUB-200|table[12]|Table 1|float32|float64|resnet34"
+    r"|cifar100(-\d+)?|tiny-\d+|celerite2|--count 500|--seeds 0-2|excludes 0"
 )
 TABLE_COLUMNS = "preset,data,tasks,method,seed,last_accuracy_macro"
 EFFICIENCY_COLUMNS = "preset,data,tasks,method,seed,processor_minutes,peak_memory_mib"

@@ -72,7 +72,7 @@ def test_samples_of_a_transformer_differ_in_the_prior_alone_and_are_judged(
     layers = load_model(out / "class3.remix").memory.layers.values()
     assert {layer.view.name for layer in layers if layer.view.axis == 2} == {"token-channels"}
     kept = [layer.point.module for layer in layers if layer.covariances]
-    assert kept == ["layers.0", "layers.1", "layers.2"]  # quarters of four blocks of tokens
+    assert kept == ["pre", "layers.0", "layers.1", "layers.2"]  # quarters of four blocks of tokens
     rows = rows_of(out / "samples.csv")
     assert [(row["prior"], row["images"]) for row in rows] == [("none", "2"), ("laplace", "2")]
     assert all(0 <= int(row["read as it by another network"]) <= 2 for row in rows)
