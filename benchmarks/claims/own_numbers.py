@@ -161,7 +161,7 @@ def _no_tuning(results: Results) -> Finding:
 
 
 def _clip_consistent(results: Results) -> Finding:
-    table = results.published["CLIP"]
+    table = results.published["table 2"]
     rows = zip(table["columns"], table["REMIX + MoE-Adapter"], table["PMI + MoE-Adapter"], strict=True)
     gains = [(name, remix - pmi) for name, remix, pmi in rows]
     lower = [name for name, gain in gains if gain < 0]

@@ -13,7 +13,10 @@ from remix.experiments.paired import CONFIDENCE, PairedDifference, paired_differ
 # From so many seeds on the bootstrap interval decides alone (see remix.experiments.paired); below, Student's too.
 ENOUGH_SEEDS = 6
 FEWEST_SEEDS = 3
-PAPER_PRESETS = frozenset({"cifar100-5", "cifar100-10", "cifar100-20", "tiny-5", "tiny-10", "tiny-20"})
+PAPER_PRESETS = frozenset(
+    {"cifar100-5", "cifar100-10", "cifar100-20", "tiny-5", "tiny-10", "tiny-20"}
+    | {"cifar100-clip-10", "cub200-clip-10"}
+)
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ BY_NAME = {claim.name: claim for claim in CLAIMS}
 SOURCES = sorted((ROOT / "benchmarks" / "claims").glob("*.py"))
 # Digits that belong to names. Everything else that has a digit must come from a file.
 NAMES = re.compile(
-    r"CIFAR-100|ResNet-3[24]|ViT-B/16|CUB-200|table1|Table 1|float32|float64|resnet34|cifar100(-\d+)?|tiny-\d+"
-    r"|celerite2|--count 500|--seeds 0-2|excludes 0"
+    r"(cifar100|cub200)-clip-10|CIFAR-100|ResNet-3[24]|ViT-B/16|CUB-200|table[12]|Table 1|float32|float64|resnet34"
+    r"|cifar100(-\d+)?|tiny-\d+|celerite2|--count 500|--seeds 0-2|excludes 0"
 )
 TABLE_COLUMNS = "preset,data,tasks,method,seed,last_accuracy_macro"
 EFFICIENCY_COLUMNS = "preset,data,tasks,method,seed,processor_minutes,peak_memory_mib"
@@ -153,6 +153,19 @@ def test_three_seeds_need_a_large_difference(results):
     assert seeds.judge({0: 1.0, 1: 1.1}, second, ("a", "b")).sign == 0
 
 
+def test_adapters_are_judged_by_table2_and_not_by_other_pairs(results):
+    rows = [
+        line
+        for method, mean in (("pmi + moe-adapter", 30), ("remix + moe-adapter", 35), ("moe-adapter", 50), ("lda", 70))
+        for line in runs(method, mean, 6, preset="cub-vit-mini")
+    ]
+    write(results, "reproduce/table2.csv", TABLE_COLUMNS, rows)
+    finding = BY_NAME["clip"].finding(results)
+    assert (finding.verdict, finding.scale) == (Verdict.HOLDS_AT_MINI_SCALE, MINI)
+    assert len(finding.measured) == 4
+    assert "which does not decide: REMIX + MoE-Adapter minus LDA on the same network: -35" in finding.measured[2]
+
+
 def test_the_opposite_is_not_called_shown(results):
     write(results, "reproduce/table1.csv", TABLE_COLUMNS, runs("pmi-code", 40, 6) + runs("remix-code", 30, 6))
     finding = BY_NAME["remix-over-pmi"].finding(results)
@@ -166,7 +179,7 @@ def test_improved_methods_are_reported_and_do_not_decide(results):
     finding = BY_NAME["remix-over-pmi"].finding(results)
     assert finding.verdict is Verdict.NOT_SHOWN
     for other in ("REMIX (code)", "PMI (ours)"):
-        start = f"`cifar100-mini`, not the paper's method: REMIX (ours) minus {other}: "
+        start = f"`cifar100-mini`, which does not decide: REMIX (ours) minus {other}: "
         assert any(sentence.startswith(start) for sentence in finding.measured), finding.measured
 
 
@@ -303,11 +316,20 @@ def test_other_published_numbers_give_other_verdicts(results):
     numbers = results.published
     numbers["table 1"]["REMIX"][1] = 60.3
     numbers["table 1"]["PMI"][1] = 59.4
-    numbers["CLIP"]["REMIX + MoE-Adapter"][2] = 79.5
+    numbers["table 2"]["REMIX + MoE-Adapter"][2] = 79.5
     other = Results(results.folder)
     (other.folder / PUBLISHED).write_text(json.dumps(numbers))
     assert verdict("metric-label", other)[0] is Verdict.HOLDS
     assert verdict("clip-consistent", other)[0] is Verdict.NOT_SHOWN
+
+
+@pytest.mark.parametrize(("right", "expected"), [(40, Verdict.HOLDS_AT_MINI_SCALE), (12, Verdict.NOT_SHOWN)])
+def test_dreams_of_a_transformer_are_judged_beyond_chance(results, right, expected):
+    columns = "class,prior,images,read as it,read as it by another network"
+    rows = [("church", "none", 50, 50, 10), ("church", "laplace", 50, 50, right)]
+    write(results, "reproduce/samples_vit.csv", columns, rows)
+    assert verdict("samples-vit", results) == (expected, MINI)
+    assert f"reads {right} of 50 images" in BY_NAME["samples-vit"].finding(results).measured[0]
 
 
 def test_a_search_on_validation_images_is_not_mixed_with_its_test(results):

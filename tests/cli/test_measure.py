@@ -132,7 +132,7 @@ def test_what_cannot_be_measured_is_refused_in_a_sentence(trained, tmp_path, ref
     plain = ("measure", trained.images, "--weights", trained.weights, "--out", out, "--backbone")
     for arguments, expected in (
         ((*start, "--kinds", "laplace,sparse"), "--kinds knows laplace, laplace-paper, dense, got 'sparse'"),
-        ((*start, "--views", "pixels"), "--views knows channels, map, got 'pixels'"),
+        ((*start, "--views", "pixels"), "--views knows channels, map, token-channels, patches, got 'pixels'"),
         ((*start, "--views", "map", "--kinds", "dense"), "of maps only Laplace covariances"),
         ((*start, "--classes", "tow"), "no class 'tow' (did you mean 'two'?)"),
         ((*start, "--maps", "stages"), "--maps goes with --views map"),

@@ -12,6 +12,7 @@ from remix.experiments.plan import load_tasks
 from remix.learning.engine import Engine
 from remix.learning.engine_state import engine_tensors, replay_tensors, restore
 from remix.learning.stage import Training
+from remix.learning.trainer import TrainingStoppedError
 from remix.methods import create_method
 from remix.networks import Classifier, LinearHead, create_backbone, frozen_copy, seeded_backbone
 from remix.networks.adapters import MoEAdapter
@@ -135,6 +136,14 @@ def test_a_checkpoint_holds_what_learns_and_refuses_another_network(learner):
     other.backbone.patches.weight.data += 1
     with pytest.raises(ValueError, match="that is not what it was: are the weights others"):
         restore(other, tensors, record, replay_tensors(engine))
+
+
+def test_numbers_that_stop_being_finite_are_told_with_their_block(learner):
+    make, stream = learner
+    engine = make()
+    engine.backbone.layers[1].mlp.down.weight.data.fill_(3e38)
+    with pytest.raises(TrainingStoppedError, match=r"the output of block 'layers\.1' already; try a smaller"):
+        engine.learn(stream[0])
 
 
 def test_teacher_and_checkpoint_of_a_vit_b16_hold_only_adapters():

@@ -31,18 +31,26 @@ def test_token_channels_makes_a_row_of_every_token():
     assert torch.equal(as_view("token-channels").rows(X3), torch.stack(expected))
 
 
+def test_patches_are_the_map_that_they_were_cut_from_without_the_tokens_before():
+    maps = torch.randn(2, 3, 4, 4)
+    tokens = torch.cat([torch.full((2, 2, 3), 99.0), maps.flatten(2).mT], 1)  # CLS and distillation tokens come first
+    assert torch.equal(as_view("patches").rows(tokens), maps.flatten(1))
+    assert as_view("patches").layout((18, 3)) == (3, 4, 4)
+    torch.testing.assert_close(as_view("pooled-patches").rows(tokens), maps.mean((2, 3)))
+
+
 @pytest.mark.parametrize("name", list_views())
 def test_names_round_trip_and_dim_is_that_of_the_rows(name):
     view = as_view(name)
     assert as_view(view.name) is view
     assert as_view(view) is view
-    x = X3 if name.startswith("token") else X4
+    x = X4 if name in ("channels", "map") else X3
     assert view.dim(tuple(x.shape[1:])) == view.rows(x).shape[1]
 
 
 @pytest.mark.parametrize("name", list_views())
 def test_wrong_rank_is_refused_with_both_shapes(name):
-    wrong = X4 if name.startswith("token") else X3
+    wrong = X3 if name in ("channels", "map") else X4
     with pytest.raises(ValueError, match=rf"view '{name}' reads activations \(N, .*got \(N, 3, 4"):
         as_view(name).rows(wrong)
 

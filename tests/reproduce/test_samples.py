@@ -3,6 +3,8 @@
 import shutil
 
 import pytest
+from made_targets import rows_of
+from tiny_hf import make, save
 
 from remix.cli import main
 from remix.deploy.dream_files import load_dream
@@ -44,6 +46,39 @@ def test_samples_from_pictures_to_figure(capsys, refusal, tmp_path, photographs,
     main([*words, "--resume"])  # nothing is dreamed again
     assert "reads in them" not in capsys.readouterr().out
     assert "another scale or another form of the prior" in refusal(*words, "--form", "typical", "--resume")
+
+
+@pytest.mark.slow
+def test_samples_of_a_transformer_differ_in_the_prior_alone_and_are_judged(
+    capsys, refusal, tmp_path, photographs, weights, monkeypatch
+):
+    pytest.importorskip("transformers")
+    model = make("vit")
+    model.config.id2label = {number: f"class{number}" for number in range(4)}
+    save(model, tmp_path / "vit")
+    monkeypatch.setattr(reproduce_samples, "_VIT_SIZES", {"mini": (32, 2, 6)})
+    out = tmp_path / "out"
+    words = ["reproduce", "samples", "--data", str(photographs), "--vit", str(tmp_path / "vit"), "--out", str(out)]
+    words += ["--weights", str(weights), "--classes", "class3"]
+    main(words)
+    requests = [
+        load_dream(out / f"class3-{prior}.safetensors").about["request"]["settings"] for prior in ("none", "laplace")
+    ]
+    assert [one.pop("prior")["kind"] for one in requests] == ["none", "laplace"]
+    assert requests[0] == requests[1]
+    assert (requests[0]["augmentation"]["jitter"], requests[0]["variation"]) == (0, 1.0)
+    assert requests[0]["augmentation"]["rotation"] == 10
+    assert [scale["steps"] for scale in requests[0]["scales"]] == [4, 6]  # 2,000 and 3,000
+    layers = load_model(out / "class3.remix").memory.layers.values()
+    assert {layer.view.name for layer in layers if layer.view.axis == 2} == {"token-channels"}
+    kept = [layer.point.module for layer in layers if layer.covariances]
+    assert kept == ["pre", "layers.0", "layers.1", "layers.2"]  # quarters of four blocks of tokens
+    rows = rows_of(out / "samples.csv")
+    assert [(row["prior"], row["images"]) for row in rows] == [("none", "2"), ("laplace", "2")]
+    assert all(0 <= int(row["read as it by another network"]) <= 2 for row in rows)
+    assert "by another network" in capsys.readouterr().out
+    (photographs / "train" / "class3").rename(photographs / "train" / "class9")
+    assert "the transformer has no class 'class9'" in refusal(*words[:-1], "class9", "--resume")
 
 
 def test_the_plan_names_what_is_measured_and_dreamed(capsys, tmp_path, photographs, monkeypatch):

@@ -1,4 +1,4 @@
-"""What the tables that are made of runs say: table1, efficiency, retention, lambda."""
+"""What the tables that are made of runs say: table1, table2, efficiency, lambda."""
 
 import json
 
@@ -9,10 +9,12 @@ from written_runs import write_run
 from remix.experiments import estimate
 from remix.experiments.config import resolve
 from remix.methods import list_methods, method_class
-from remix.reproduce import efficiency, sensitivity, table1
+from remix.reproduce import efficiency, given_rows, sensitivity, table1, table2
 from remix.reproduce.needed_runs import Variant
-from remix.reproduce.published import paper_numbers, published_last
+from remix.reproduce.published import LAST, paper_numbers, published_clip, published_last
+from remix.support.text import as_csv
 
+METHODS = ("pmi", "remix")
 VALIDATION = "data.validation=0.1"
 
 
@@ -70,7 +72,7 @@ def test_the_paper_s_table_is_shown_whole_and_named_for_what_it_is(tmp_path, mon
 def test_published_numbers_have_a_deviation_each():
     numbers = paper_numbers()
     assert set(published_last()) == set(numbers["presets of table 1"])
-    assert published_last()["tiny-20"]["remix"].mean == 27.11
+    assert published_last()["tiny-20"][LAST]["remix"].mean == 27.11
     for name, values in numbers["table 1"].items():
         if name != "columns":
             found = numbers["standard deviation in table 1"][name]
@@ -89,6 +91,45 @@ def test_pmi_without_selection_is_a_row_of_its_own_at_both_scales():
     mini = [variant for variant in table1.variants("mini") if variant.name == "pmi without selection"]
     at_mini = {variant.benchmark: variant.seeds for variant in mini}
     assert at_mini == {"digits": "", "cifar100-mini": "0"}
+
+
+# --- table 2 ---
+
+
+def test_table2_has_the_paper_s_thirteen_rows_and_says_which_average_they_are(tmp_path, monkeypatch, preset):
+    words = ("settings.inversion.prior.weight=0.25",)
+    monkeypatch.setattr(table2, "variants", lambda scale: [Variant(preset, "remix", words, "remix + moe-adapter")])
+    monkeypatch.setattr(table2, "_COUNTERPART", {"small": "cub200-clip-10"})
+    write_run(tmp_path / "runs" / "r", "remix", right=70, assignments=words)
+    _, text = make("table2", tmp_path / "t", seeds="0", finished=True)
+    assert "the paper's average incremental accuracy (cub200-clip-10)" in text
+    (ours,) = [line for line in text.split("\n") if line.startswith("| remix + moe-adapter | 0 |")]
+    assert ours.endswith("| 78.96 | 67.69 |")
+    theirs = text.partition("## The paper's table")[2]
+    assert len([line for line in theirs.split("\n") if line.startswith("| ") and "." in line]) == 13
+    assert "| icarl | 82.20 | 64.15 | 82.39 | 75.11 |" in theirs
+    assert "over all test images so far, of one run. Ours are over tasks" in text
+    row = rows_of(tmp_path / "t" / "table2.csv")[0]
+    assert (row["preset"], row["method"], row["seed"]) == ("small", "remix + moe-adapter", "0")
+    again = str(tmp_path / "t" / "table2.csv")
+    _, text = make("table2", tmp_path / "u", runs=str(tmp_path / "none"), rows=again, seeds="0")
+    assert "1 of 1 runs are rows" in text
+
+
+def test_every_row_of_table2_that_can_be_built_has_runs_and_anchors():
+    built = set(published_clip()["cub200-clip-10"][LAST]) - {"icarl", "memo", "proof", "clap4clip"}
+    anchors = {"finetune", "ncm", "lda", "ranpac", "joint"}
+    paper = {(one.benchmark, one.name, one.seeds) for one in table2.variants("paper")}
+    presets = paper_numbers()["presets of table 2"]
+    assert paper == {(preset, name, "1993") for preset in presets for name in built | anchors}
+    mini = {(one.benchmark, one.name): one.seeds for one in table2.variants("mini")}
+    assert {name for benchmark, name in mini if benchmark == "cub-vit-mini"} == built | anchors
+    assert mini["cub-vit-mini", "remix + moe-adapter"] == mini["cifar100-vit-mini", "finetune"] == ""  # three seeds
+    assert mini["cub-vit-mini", "pmi + vpt"] == mini["cub-vit-mini", "joint"] == "0"
+    for one in table2.variants("mini"):
+        config = resolve(one.preset, method=one.method, assignments=one.settings)
+        if one.name in ("pmi + vpt", "pmi + coda-p"):
+            assert config.network.options["adapter"] == {"vpt": "deep-prompts", "coda-p": "coda"}[one.name[6:]]
 
 
 # --- efficiency ---
@@ -137,6 +178,18 @@ def test_efficiency_has_five_and_ten_tasks_and_twenty_at_the_paper_s_scale(tmp_p
     assert "6 runs to do" in text
 
 
+def test_efficiency_of_adapters_has_the_paper_s_numbers_of_clip(tmp_path, monkeypatch):
+    clip = ("settings.setting=clip",)
+    monkeypatch.setattr(efficiency, "_variants", lambda wanted: [Variant("digits", one, clip) for one in METHODS])
+    rows = tmp_path / "rows.csv"
+    costs = dict.fromkeys(given_rows.RUN_COLUMNS, 1)
+    rows.write_text(as_csv([{"preset": "digits", "method": one, "seed": 0, **costs} for one in METHODS]))
+    _, text = make("efficiency", tmp_path / "efficiency", seeds="0", rows=str(rows), finished=True)
+    assert "PMI 88.35 % average incremental accuracy, 213 minutes, 7.39 GB" in text
+    assert "CIFAR-100, average, in its table 2" in text
+    assert "ResNet" not in text
+
+
 # --- lambda ---
 
 
@@ -181,3 +234,15 @@ def test_the_weight_of_a_preset_of_one_s_own_is_searched_for_with_one_seed(tmp_p
     _, text = make("lambda", tmp_path / "out", preset=preset, dry_run=True)
     assert "7 runs to do" in text
     assert "small" in text
+
+
+def test_adapters_have_the_grid_of_clip_and_three_of_it_at_the_scale_mini(tmp_path, monkeypatch):
+    monkeypatch.setattr(estimate, "seconds_per_image", lambda config: 1e-3)
+    _, text = make("lambda", tmp_path / "a", preset="cub-vit-mini", dry_run=True)
+    assert [weight for weight in ("0 ", "0.0001", "0.005", "0.01", "0.05") if f"weight {weight}" in text] == [
+        "0 ", "0.0001", "0.01", "0.05",
+    ]  # fmt: skip
+    _, text = make("lambda", tmp_path / "b", preset="cub200-clip-10", scale="paper", seeds="1993", dry_run=True)
+    assert "8 runs to do" in text
+    assert "weight 0.005 " in text
+    assert sensitivity._theirs("cub200-clip-10") == " The paper's choice: 0.01."

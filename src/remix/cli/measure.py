@@ -54,9 +54,10 @@ def measure(
         classes: Folders to look at, separated by commas; all by default. One alone gives the statistics of one class.
         size: Side in pixels to which images are brought; the backbone's usual size by default.
         kinds: Covariances to keep, separated by commas: laplace, laplace-paper (fitted as published), dense.
-        views: What covariances are of: channels, map (every pixel of every channel; large) or channels,map.
-        maps: With --views map, whose maps: stages (the last block of every size of maps) or names of blocks; BatchNorm
-            inputs by default.
+        views: What covariances are of, separated by commas: channels, map (every pixel of every channel; large); of
+            transformers token-channels, patches (large).
+        maps: Of views but channels, where: stages (the last block of every size of maps, of a transformer of every
+            quarter) or names of blocks; BatchNorm inputs by default.
         transform: What happens to maps first: dct - a cosine transform; none; auto - dct for maps of 8 x 8 pixels and
             more.
         mean: Mean of each channel that the network was trained with, within 0..1 and separated by commas; by default
@@ -145,7 +146,7 @@ def show_measuring(
     data = read.train
     order_of_names(data.classes, names, bare.classifier.head.num_classes)
     say(console, f"{len(data)} images of {len(data.classes)} classes at {bare.preprocessing.size} pixels")
-    if "map" in views:
+    if {"map", "patches"} & {*views}:
         most = map_bytes(bare, maps, rows) / 2**30
         say(console, f"note: maps take up to {most:.1f} GiB of memory while they are measured")
     began = time.monotonic()

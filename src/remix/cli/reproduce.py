@@ -50,27 +50,29 @@ def reproduce(
     run or remix sweep has left in the folder --runs, is not computed again.
 
     Args:
-        target: What to make again: table1, efficiency, retention, lambda, convergence, figures, samples, likelihood or
-            memory.
+        target: What to make again: table1, table2, efficiency, retention, lambda, convergence, figures, samples,
+            likelihood or memory.
         data: The folder that data sets are kept in. For likelihood and samples: photographs with train/ and val/, or a
             folder that has imagenette/ in it.
         out: Folder of the results; reproduce/TARGET by default, with --preset reproduce/TARGET-PRESET.
         scale: mini - small networks, for two cores; paper - the paper's protocol, for a GPU.
         resume: Go on with the results in the folder --out.
         seeds: Seeds of the runs, such as 0-2 (the default of mini; for lambda 0) or 1-5 (that of paper).
-        preset: For retention, lambda and convergence: runs of another preset, such as tiny-mini or tiny-10 (the
-            paper's).
+        preset: For retention, lambda, efficiency and convergence: runs of another preset, such as tiny-mini,
+            cub-vit-mini or cub200-clip-10 (the paper's).
         jobs: Runs at a time, 1 by default; the processors are shared between them.
         runs: Folder of the runs that targets share; runs/ beside the folder of the results by default.
         rows: CSV file of an earlier call, such as docs/reproduce/table1.csv: a row with the same preset, method and
             seed stands for a run that is not in --runs.
         finished: Make the results of the runs that are finished, run nothing.
         dry_run: Only show the plan.
-        weights: For likelihood and samples: safetensors file of a ResNet-34 with its head.
+        weights: For likelihood and samples: safetensors file of a ResNet-34 with its head; for samples with --vit it
+            judges the images.
         classes: For likelihood and samples: names of the folders of photographs, separated by commas; by default at the
             scale paper those of the paper, n02113978 (dog), n04285008 (car), n01882714 (koala), n03457902 (greenhouse).
         form: For samples: how the prior enters, nll (the default and the paper's), typical or kl.
-        vit: For likelihood, also a vision transformer: its folder, as the transformers library saves it.
+        vit: A vision transformer's folder, as the transformers library saves it: for likelihood also, for samples
+            instead of the ResNet-34.
         vit_images: Images for --vit: a data set in --data by name (cifar100), or a folder; by default the photographs.
         memory: For likelihood: GiB that features may take while they are fitted (default 4); beyond that they are read
             in passes.
@@ -85,6 +87,8 @@ def reproduce(
         remix reproduce likelihood --data photos --weights resnet34.safetensors --out likelihood
         remix reproduce likelihood --data DIR --weights resnet34.safetensors --vit vit/ --vit-images cifar100
         remix reproduce samples --data photos --weights resnet34.safetensors --classes church,parachute --dry-run
+        remix reproduce table2 --data DIR --dry-run
+        remix reproduce samples --data photos --vit vit/ --weights resnet34.safetensors --dry-run
         remix reproduce table1 --rows docs/reproduce/table1.csv --finished
         remix reproduce lambda --preset cifar100-mini --data DIR --dry-run
         remix reproduce convergence --jobs 2

@@ -29,6 +29,13 @@ Settings = LayerwiseSettings | PixelSettings | PyramidSettings | GeneratorSettin
 _PRIOR_WEIGHT: dict[Strategy, float] = {"layerwise": 0.5, "pixels": 1.0, "pyramid": 5.0, "generator": 1.0}
 _PYRAMID_STEPS = 80  # four images of 224 pixels from a ResNet-34 take a minute of one core; published: 2,000
 
+# As published for a ViT-B/16: no rolling, and smoother images.
+_FOR_TRANSFORMERS = PyramidSettings(
+    scales=(Scale(112, 2000, 0.05), Scale(224, 3000, 0.02)),
+    variation=1.0,
+    augmentation=replace(PyramidSettings().augmentation, jitter=0),
+)
+
 
 @dataclass(frozen=True)
 class DreamOptions:
@@ -78,7 +85,12 @@ class DreamOptions:
 
 
 def settings_for(
-    strategy: Strategy, options: DreamOptions, prior: PriorKind, images: Preprocessing, spread: float
+    strategy: Strategy,
+    options: DreamOptions,
+    prior: PriorKind,
+    images: Preprocessing,
+    spread: float,
+    transformer: bool = False,
 ) -> Settings:
     """The published settings of a strategy, with the images' size and normalisation, and what was asked for.
 
@@ -88,6 +100,7 @@ def settings_for(
         prior: the kind that was asked for or chosen.
         images: what the network takes.
         spread: the sum over BatchNorm layers of the norms of their standard deviations and variances.
+        transformer: whether the network is one; the published pyramid has other settings for these.
 
     """
     weight = _PRIOR_WEIGHT[strategy] if options.prior_weight is None else options.prior_weight
@@ -101,7 +114,7 @@ def settings_for(
     elif strategy == "pixels":
         settings = _pixels(options.steps or 500, images, spread)
     else:
-        settings = _pyramid(options.steps or _PYRAMID_STEPS, images)
+        settings = _pyramid(options.steps or _PYRAMID_STEPS, images, transformer)
     return replace(settings, prior=chosen, batch=options.batch or settings.batch, micro_batch=options.micro_batch)
 
 
@@ -129,8 +142,8 @@ def _pixels(steps: int, images: Preprocessing, spread: float) -> PixelSettings:
     )
 
 
-def _pyramid(steps: int, images: Preprocessing) -> PyramidSettings:
-    usual = PyramidSettings()
+def _pyramid(steps: int, images: Preprocessing, transformer: bool) -> PyramidSettings:
+    usual = _FOR_TRANSFORMERS if transformer else PyramidSettings()
     assert usual.polish is not None
     side = images.size
     half, full = usual.scales
@@ -143,7 +156,7 @@ def _pyramid(steps: int, images: Preprocessing) -> PyramidSettings:
         usual,
         scales=(scaled(half, max(1, side // 2)), scaled(full, side)),
         polish=scaled(usual.polish, side),
-        augmentation=replace(usual.augmentation, jitter=max(1, side // 64)),
+        augmentation=replace(usual.augmentation, jitter=max(1, side // 64) if usual.augmentation.jitter else 0),
         mean=images.mean,
         std=images.std,
     )

@@ -38,6 +38,7 @@ from remix.inversion.dream import chunks
 from remix.inversion.priors import PRIORS
 from remix.laplace import LaplaceNormal
 from remix.learning import Model
+from remix.networks import Transformer
 from remix.networks.probe import evaluating
 from remix.statistics import LayerStatistics, Memory, batchnorm_statistics, covariance_kinds
 from remix.support.global_random import undisturbed
@@ -201,7 +202,8 @@ def make_plan(model: Model, options: DreamOptions) -> DreamPlan:
     fitted = [kind for kind in _prior_kinds(model.memory) if kind.startswith("laplace")]
     prior = options.prior or next(iter(fitted), "diagonal")
     layers = _prior_layers(model, prior)
-    settings = settings_for(strategy, options, prior, model.preprocessing, _spread(model))
+    transformer = isinstance(model.classifier.backbone, Transformer)
+    settings = settings_for(strategy, options, prior, model.preprocessing, _spread(model), transformer)
     labels = balanced_labels(places, options.count * len(places))
     _check_spread(options, settings, prior, layers, len(labels))
     if strategy == "generator":
@@ -257,7 +259,7 @@ def _prior_layers(model: Model, prior: PriorKind) -> list[LayerStatistics]:
     if prior in ("none", "diagonal") or model.memory is None:
         return []
     found = [layer for layer in model.memory.layers.values() if _has(layer, prior)]
-    channels = [layer for layer in found if layer.view.name != "map"]
+    channels = [layer for layer in found if not layer.view.per_image]
     return channels if prior != "laplace-dct" and channels else found
 
 
@@ -295,7 +297,7 @@ def _check_spread(
     if batch < 2:
         raise ValueError("the form kl compares the spread of a batch, so it needs at least 2 images at a time, got 1")
     for layer in layers:
-        if layer.view.name == "map":
+        if layer.view.per_image:
             if prior == "dense":
                 raise ValueError("the form kl of a dense prior needs statistics of channels, not of maps")
             continue

@@ -29,6 +29,7 @@ from remix.statistics import (
     Memory,
     Meter,
     Point,
+    as_view,
     feature_point,
     meters_by_view,
     run_meters,
@@ -47,7 +48,7 @@ __all__ = [
     "settle_order",
 ]
 
-VIEWS = ("channels", "map")
+VIEWS = ("channels", "map", "token-channels", "patches")
 KINDS = ("laplace", "laplace-paper", "dense")
 _CLEAR = 0.5  # of a class's images must be read as one output for that output to be its
 
@@ -89,10 +90,14 @@ def check_request(kinds: Sequence[str], views: Sequence[str], maps: Sequence[str
                 raise ValueError(f"{option} knows {', '.join(known)}, got {name!r}")
     if not views:
         raise ValueError(f"--views needs at least one of: {', '.join(VIEWS)}")
-    if maps is not None and "map" not in views:
-        raise ValueError("--maps goes with --views map or --views channels,map")
-    if "map" in views and not _of_maps(kinds):
-        raise ValueError("of maps only Laplace covariances are kept: add laplace to --kinds, or leave --views map out")
+    placed = [view for view in views if view != "channels"]
+    if maps is not None and not placed:
+        raise ValueError("--maps goes with --views map, token-channels or patches")
+    for view in placed:
+        if as_view(view).per_image and not _of_maps(kinds):
+            raise ValueError(
+                f"of maps only Laplace covariances are kept: add laplace to --kinds, or leave --views {view} out"
+            )
 
 
 def _of_maps(kinds: Sequence[str]) -> list[str]:
@@ -148,7 +153,7 @@ def measure_model(
         data: labelled images.
         names: of the head's outputs in their order, if a person knows them; see `settle_order`.
         kinds: of covariances, besides variances.
-        views: "channels", "map" or both; maps have Laplace covariances only.
+        views: "channels", and others of `VIEWS`; maps and patches have Laplace covariances only.
         maps: of what maps are kept, see `map_points`.
         transform: of maps before the Laplace covariance, see `LayerMeter`.
         rows: most maps kept while they are measured, see `LayerMeter`.
@@ -165,8 +170,9 @@ def measure_model(
     watched = backbone.watched() if "channels" in views else []
     layers = meters_by_view(watched, kinds)
     layers += meters_by_view(place for place in backbone.block_inputs() if place not in watched)
-    if "map" in views:
-        layers.append(LayerMeter(map_points(bare, maps), "map", _of_maps(kinds), transform=transform, rows=rows))
+    for view in (one for one in views if one != "channels"):
+        of = _of_maps(kinds) if as_view(view).per_image else kinds
+        layers.append(LayerMeter(map_points(bare, maps), view, of, transform=transform, rows=rows))
     classes = ClassMeter(feature_point(backbone), backbone.pool)
     votes = _Votes(backbone, bare.classifier.head)
     batches = _batches(data, bare, batch, progress)
@@ -188,7 +194,8 @@ def map_points(model: Model, maps: Sequence[str] | None = None) -> list[Point]:
     Args:
         model: its network.
         maps: names of blocks, whose outputs are meant; ``["stages"]`` for the last block of every size of maps, as in
-            the paper; None for what BatchNorm layers receive (the inputs of blocks where there are none).
+            the paper, or of every quarter of a transformer; None for what BatchNorm layers receive (the inputs of
+            blocks where there are none).
 
     Raises:
         ValueError: for a name that is no block; the message lists them.
@@ -201,7 +208,9 @@ def map_points(model: Model, maps: Sequence[str] | None = None) -> list[Point]:
     if list(maps) == ["stages"]:  # the stem is none if its size goes on
         shapes = block_shapes(backbone)[1:]
         ends = {shape[1:]: name for name, shape in zip(names, shapes, strict=True) if len(shape) == 3}
-        return [Point(name, "output") for name in ends.values()]
+        if same := [name for name, shape in zip(names, shapes, strict=True) if len(shape) == 2]:
+            ends = {(quarter, 0): same[-(-quarter * len(same) // 4) - 1] for quarter in range(1, 5)}  # tokens
+        return [Point(name, "output") for name in dict.fromkeys(ends.values())]
     for name in maps:
         if name not in names:
             raise ValueError(f"--maps knows stages and the blocks {', '.join(names)}, got {name!r}")

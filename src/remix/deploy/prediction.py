@@ -19,7 +19,7 @@ from remix.data import Preprocessing, Skipped, UnreadableImage
 from remix.data.folder import files_below
 from remix.deploy.recognition import UNKNOWN, Recognition
 from remix.learning import Model
-from remix.networks.probe import evaluating
+from remix.networks.probe import evaluating, where_not_finite
 from remix.support.text import counted, printable
 
 __all__ = ["FilePredictions", "Predictions", "decoded", "find_images", "predict", "predict_files", "probabilities"]
@@ -110,7 +110,8 @@ def _asked(model: Model, images: Tensor, recognition: Recognition | None) -> tup
         chances = (model.scale * classifier.head(pooled).float()).softmax(1).cpu()
         familiar = torch.ones(len(images)) if recognition is None else recognition.familiar(pooled)
     if not bool(torch.isfinite(chances).all()):
-        raise ValueError("the model gives NaN or infinite numbers for an image: it cannot be used")
+        where = where_not_finite(classifier.backbone, x)
+        raise ValueError(f"the model gives NaN or infinite numbers for an image{where}: it cannot be used")
     return chances, familiar
 
 

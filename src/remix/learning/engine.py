@@ -24,7 +24,7 @@ from remix.learning.stage import Stage
 from remix.learning.team import Team, full_precision
 from remix.learning.trainer import BestEpoch, Monitor, StageState, Trainer
 from remix.networks import Backbone, Classifier, Items, frozen_copy
-from remix.networks.probe import evaluating
+from remix.networks.probe import evaluating, where_not_finite
 from remix.statistics import Memory
 from remix.support.global_random import undisturbed
 
@@ -237,22 +237,12 @@ class Engine:
             self.monitor,
             self.best,
             self.adapt_batchnorm,
-            self._where_not_finite,
+            lambda items: where_not_finite(self.backbone, *items),
         )
         work = stage.start(self)
         networks = {"student": self.student, **({"teacher": self.teacher} if self.teacher else {}), **self.modules}
         trainer.run(stage.name, stage.training, work, networks, self.stage_state, safe_point)
         self.stage_state = StageState()
-
-    def _where_not_finite(self, items: Items) -> str:
-        """In words: the first block of the student whose output for these items is not."""
-        x, start = items
-        with evaluating(self.student):
-            for block in self.backbone.blocks()[start:]:
-                x = block(x)
-                if not bool(torch.isfinite(x).all()):
-                    return f", the output of block {block.name!r} already"
-        return ""
 
     def _remember(self, task: Task) -> None:
         counts = task.train.counts()

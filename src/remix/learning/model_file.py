@@ -15,7 +15,7 @@ from remix.data import Preprocessing
 from remix.learning.history import LearnStep, check_class_names, check_history
 from remix.networks import Backbone, Classifier, create_backbone, described_head, list_backbones
 from remix.networks.heads import head_class_of
-from remix.networks.probe import evaluating, probe_images
+from remix.networks.probe import evaluating, probe_images, where_not_finite
 from remix.networks.weights import check_numbers
 from remix.statistics import (
     Calibration,
@@ -189,7 +189,10 @@ def _check_answers(classifier: Classifier, features: Tensor | None) -> None:
         else:
             logits = classifier.head(backbone.pool(features))
     if not bool((logits.abs() < _LARGEST_LOGIT).all()):  # false for NaN
-        raise ValueError("the network gives NaN or infinite numbers: its weights are broken, or training went astray")
+        where = where_not_finite(backbone, probe_images(classifier, backbone.input_shape))
+        raise ValueError(
+            f"the network gives NaN or infinite numbers{where}: its weights are broken, or training went astray"
+        )
 
 
 def _check_memory(memory: Memory, backbone: Backbone, classes: Sequence[str]) -> None:

@@ -16,7 +16,7 @@ from remix.learning.engine import Engine
 from remix.learning.team import full_precision
 from remix.networks import Backbone, FeatureMap, Pooling
 from remix.networks.backbone import detail_size
-from remix.networks.probe import block_shapes, evaluating
+from remix.networks.probe import block_shapes, evaluating, where_not_finite
 
 __all__ = ["StepFeatures", "block_sets", "block_sizes", "copies", "spaced", "stage_ends", "step_features"]
 
@@ -75,13 +75,15 @@ def step_features(engine: Engine, data: ImageDataset, at: Pooling, sizes: Sequen
         for done, (items, targets) in enumerate(engine.images(data), start=1):
             with engine.team.precision():
                 found = full_precision(engine.backbone.pooled(*items, at))
+            if not bool(torch.isfinite(found).all()):
+                where = where_not_finite(engine.backbone, *items)
+                raise ValueError(
+                    f"the network gives NaN or infinite features for an image{where}: check the images and its weights"
+                )
             rows.append(found.cpu())
             labels.append(targets.cpu())
             engine.monitor.batch(0, done, count)
-    everything = torch.cat(rows)
-    if not bool(torch.isfinite(everything).all()):
-        raise ValueError("the network gives NaN or infinite features for an image: check the images and its weights")
-    return StepFeatures(everything, torch.cat(labels), at.blocks, tuple(sizes), at.detail)
+    return StepFeatures(torch.cat(rows), torch.cat(labels), at.blocks, tuple(sizes), at.detail)
 
 
 def block_sizes(backbone: Backbone) -> list[int]:

@@ -184,7 +184,8 @@ def _folder(place: str) -> Path | None:
     if not folder.is_dir():
         if place.startswith((".", "/", "~")) or place.count("/") != 1:
             raise FileNotFoundError(
-                f"there is no folder {place!r}: give a transformers folder, or NAME/MODEL of the hub"
+                f"there is no folder {place!r} here or in the data folder (REMIX_DATA): give a transformers folder, or "
+                "NAME/MODEL of the hub"
             )
         return None
     if not (folder / "config.json").is_file():

@@ -49,6 +49,16 @@ def block_shapes(backbone: Backbone) -> list[tuple[int, ...]]:
     return shapes
 
 
+def where_not_finite(backbone: Backbone, x: Tensor, start: int = 0) -> str:
+    """In words: the first block from ``start`` on whose output for these items is NaN or infinite; nothing if none."""
+    with evaluating(backbone):
+        for block in backbone.blocks()[start:]:
+            x = block(x)
+            if not bool(torch.isfinite(x).all()):
+                return f", the output of block {block.name!r} already"
+    return ""
+
+
 def check_backbone(backbone: Backbone) -> None:
     """Check on two random images that a backbone keeps its promises.
 

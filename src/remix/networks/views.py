@@ -12,7 +12,17 @@ from typing import Protocol
 
 from torch import Tensor
 
-__all__ = ["CHANNELS", "MAP", "TOKEN_CHANNELS", "TOKEN_POSITIONS", "View", "as_view", "list_views"]
+__all__ = [
+    "CHANNELS",
+    "MAP",
+    "PATCHES",
+    "POOLED_PATCHES",
+    "TOKEN_CHANNELS",
+    "TOKEN_POSITIONS",
+    "View",
+    "as_view",
+    "list_views",
+]
 
 Shape = tuple[int, ...]
 
@@ -139,12 +149,65 @@ class FullMap:
         return shape[0], shape[1], shape[2]
 
 
+@dataclass(frozen=True)
+class Patches:
+    """Every image is one sample of all its patch tokens, channels outermost: (N, L, D) -> (N, D P).
+
+    The patches are the square of tokens at the end: behind them no prompts may come.
+    """
+
+    name: str = "patches"
+    axis: int | None = None
+    per_image: bool = True
+
+    def rows(self, x: Tensor) -> Tensor:
+        """(N, L, D) -> (N, D P)."""
+        _, side, _ = self.layout(tuple(x.shape[1:]))
+        return x[:, -side * side :].mT.flatten(1)
+
+    def dim(self, shape: Shape) -> int:
+        """D P."""
+        return math.prod(self.layout(shape))
+
+    def layout(self, shape: Shape) -> tuple[int, int, int]:
+        """(D, H, W) of the map that the patches are cut from."""
+        _check(self.name, shape, (2,), "(N, L, D)")
+        side = math.isqrt(shape[0])
+        return shape[1], side, side
+
+
+@dataclass(frozen=True)
+class PooledPatches:
+    """The mean over the patch tokens of every image is a sample: (N, L, D) -> (N, D). Patches are as in `Patches`."""
+
+    name: str = "pooled-patches"
+    axis: int | None = None
+    per_image: bool = True
+
+    def rows(self, x: Tensor) -> Tensor:
+        """(N, L, D) -> (N, D)."""
+        dim = self.dim(tuple(x.shape[1:]))
+        return PATCHES.rows(x).unflatten(1, (dim, -1)).mean(2)
+
+    def dim(self, shape: Shape) -> int:
+        """D."""
+        _check(self.name, shape, (2,), "(N, L, D)")
+        return shape[1]
+
+    def layout(self, shape: Shape) -> tuple[int, int, int] | None:
+        """None."""
+        return None
+
+
 CHANNELS = Channels()
 TOKEN_POSITIONS = TokenPositions()
 TOKEN_CHANNELS = TokenChannels()
 MAP = FullMap()
+PATCHES = Patches()
+POOLED_PATCHES = PooledPatches()
 
-_VIEWS: dict[str, View] = {view.name: view for view in (CHANNELS, TOKEN_POSITIONS, TOKEN_CHANNELS, MAP)}
+_ALL: tuple[View, ...] = (CHANNELS, TOKEN_POSITIONS, TOKEN_CHANNELS, MAP, PATCHES, POOLED_PATCHES)
+_VIEWS = {view.name: view for view in _ALL}
 
 
 def list_views() -> list[str]:

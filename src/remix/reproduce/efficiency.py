@@ -17,14 +17,14 @@ from remix.learning.metrics import METRICS
 from remix.reproduce import needed_runs
 from remix.reproduce.given_rows import RUN_COLUMNS
 from remix.reproduce.needed_runs import NeededRun, Variant, benchmarks, comparison, need_runs
-from remix.reproduce.published import paper_numbers
+from remix.reproduce.published import AVERAGE, LAST, paper_numbers
 from remix.reproduce.result_files import new_figure, scale_sentence, tidy, write_results
 from remix.reproduce.targets import Listener, Reproduction
 from remix.support.text import as_markdown
 
 __all__ = ["TAKES", "reproduce"]
 
-TAKES = needed_runs.TAKES
+TAKES = (*needed_runs.TAKES, "preset")
 _METHODS = ("pmi", "remix")
 _PAPER_PRESETS = ("cifar100-5", "cifar100-10", "cifar100-20")
 _MINI_PRESET = "cifar100-mini"
@@ -39,9 +39,11 @@ _PHASE = "processor minutes: "  # begins the name of a column
 Phases = Mapping[tuple[str, int], Mapping[str, float]]  # processor minutes by phase, of a method and seed
 
 
-def _variants(scale: str) -> list[Variant]:
-    """Numbers of tasks by methods; at the scale mini ten tasks have one seed and a quarter of the images."""
-    if scale == "paper":
+def _variants(wanted: Reproduction) -> list[Variant]:
+    """Numbers of tasks by methods, at mini ten with one seed and a quarter of the images; or of a preset asked for."""
+    if wanted.preset is not None:
+        return [Variant(wanted.preset, method) for method in _METHODS]
+    if wanted.scale == "paper":
         return [Variant(preset, method) for preset in _PAPER_PRESETS for method in _METHODS]
     more = f"{_MINI_PRESET}, 10 tasks, a quarter of the images"
     return [
@@ -52,10 +54,11 @@ def _variants(scale: str) -> list[Variant]:
 
 def reproduce(wanted: Reproduction, listener: Listener) -> bool:
     """See `remix.reproduce`."""
-    runs, complete = need_runs(wanted, _variants(wanted.scale), listener, RUN_COLUMNS)
+    runs, complete = need_runs(wanted, _variants(wanted), listener, RUN_COLUMNS)
     if not runs:
         return complete
     parts, rows, texts = benchmarks(runs), [], []
+    clip = all(getattr(run.config.settings, "setting", "") == "clip" for run in runs)
     spent = {run.job.folder: _phases(run) for run in runs}
     names = list(dict.fromkeys(name for one in spent.values() for name, minutes in one.items() if minutes >= 0.01))
     figure = new_figure(9, 2.5 * len(parts) + 0.5)
@@ -73,7 +76,7 @@ def reproduce(wanted: Reproduction, listener: Listener) -> bool:
         texts.append(f"## {title}\n\n{_table(found, phases, names)}\n\n{_ratios(found)}")
         _draw(pair, title, found, phases, names)
     figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower left", fontsize=7, ncols=9)
-    text = "\n\n".join([scale_sentence(wanted, runs), *texts, _theirs()])
+    text = "\n\n".join([scale_sentence(wanted, runs), *texts, _theirs(clip)])
     write_results(wanted, "efficiency", runs, rows, text, figure, listener)
     return complete
 
@@ -127,16 +130,23 @@ def _ratios(found: Comparison) -> str:
     )
 
 
-def _theirs() -> str:
+def _theirs(clip: bool) -> str:
     """The paper's own table in a sentence."""
     numbers = paper_numbers()
-    table = numbers["efficiency, ResNet-32"]
+    table, key, of = (
+        (numbers["efficiency, CLIP"], "average", "table 2")
+        if clip
+        else (numbers["efficiency, ResNet-32"], "last", "table 1")
+    )
+    metric = {"average": AVERAGE, "last": LAST}[key]
     told = "; ".join(
-        f"{name} {table[name]['last']:.2f} % last accuracy, {table[name]['minutes']} minutes, {table[name]['GB']} GB"
+        f"{name} {table[name][key]:.2f} % {metric}, {table[name]['minutes']} minutes, {table[name]['GB']} GB"
         for name in ("PMI", "REMIX")
     )
-    caption = numbers["table 1"]["columns"][table["column its caption names"]]
-    return f"The paper's: {told}. Its caption says {caption}; these accuracies are those of 5 tasks in its table 1."
+    caption = numbers[of]["columns"][table["column its caption names"]]
+    if clip:
+        return f"The paper's, with MoE-Adapter: {told}. {caption}, in its {of}."
+    return f"The paper's: {told}. Its caption says {caption}; these accuracies are those of 5 tasks in its {of}."
 
 
 def _draw(pair: Sequence[Axes], title: str, found: Comparison, phases: Phases, names: Sequence[str]) -> None:

@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +19,16 @@ from matplotlib.figure import Figure
 
 from remix.data import IMAGENET, Preprocessing
 from remix.laplace import FrobeniusRecipe, LaplaceNormal
-from remix.networks import load_classifier
+from remix.networks import load_classifier, open_network
 from remix.reproduce.likelihood_curves import LayerData, diagonals, laplace_curve, published_curve
 from remix.reproduce.likelihood_features import (
     MOST,
     class_folders,
     extract_features,
     map_features,
-    open_vit,
     photographs,
     read_features,
+    token_features,
     vit_images,
 )
 from remix.reproduce.photographs import count_images, layout, parse_classes
@@ -50,6 +51,7 @@ LAYERS = {
 }
 _DIMS = {name: (64 << k) * (SIZE // (4 << k)) ** 2 for k, name in enumerate(LAYERS)}
 _EPOCHS = {"mini": 50, "paper": 100}  # of the published recipe; for transformers twice as many
+_TOKENS = {"mini": 8, "paper": 10**9}  # patches of an image that are rows
 _EVERY = {"mini": 10, "paper": 1}  # epochs between its evaluations
 _STYLES = {
     "Laplace": ("#2a6f97", "o"),
@@ -123,7 +125,16 @@ def _tell_plan(wanted: Reproduction, found: Photographs | None, listener: Listen
     if wanted.vit is not None:
         shown = images if wanted.vit_images is None else f"of {wanted.vit_images}"
         state = "there" if (wanted.out / "block0.json").exists() else "to do"
-        rows.append([f"blocks of {Path(wanted.vit).name}", "", shown, f"{2 * _EPOCHS[wanted.scale]}", "", state])
+        rows.append(
+            [
+                f"blocks of {Path(wanted.vit).name}, patches pooled and single",
+                "",
+                shown,
+                f"{2 * _EPOCHS[wanted.scale]}",
+                "",
+                state,
+            ]
+        )
     heads = ["features", "D", "images, train + held-out", "epochs of the published fit", "GiB on disk", "state"]
     listener.plan(heads, rows)
 
@@ -159,24 +170,31 @@ def _suffix(wanted: Reproduction) -> str:
 
 
 def _vit(wanted: Reproduction, found: Photographs | None, say: Say) -> list[_Layer]:
-    """The blocks of the transformer, features written."""
+    """The blocks of the transformer, means over patches and single patches, features written."""
     if wanted.vit is None:
         return []
     assert wanted.data is not None
-    vit = open_vit(wanted.vit)
+    found_network = open_network(f"hf:{wanted.vit}", {})
+    network, preprocessing = found_network.backbone, found_network.preprocessing
     if wanted.vit_images is not None:
-        images = vit_images(wanted.vit_images, wanted.data, vit.preprocessing.size)
+        images = vit_images(wanted.vit_images, wanted.data, preprocessing.size)
     else:
         assert found is not None
-        images = photographs(*found, vit.preprocessing.size, wanted.scale)
+        images = photographs(*found, preprocessing.size, wanted.scale)
+    blocks = [block.name for block in network.blocks() if block.name.startswith("layers.")]
+    points = {f"block {number}": f"{name}:output" for number, name in enumerate(blocks)}
     folder = wanted.out / f"features-vit{_suffix(wanted)}"
-    extract_features(folder, images, vit.preprocessing, vit.pooled, say)
+    tokens = _TOKENS[wanted.scale]
+    extract_features(
+        folder, images, preprocessing, lambda batches: token_features(network, batches, points, tokens), say
+    )
     settings = {"scale": wanted.scale, "images": [len(part) for part in images], "of": Path(wanted.vit).name}
     settings |= _named(wanted)
-    layers, last = [], max(1, vit.blocks - 1)
-    for number in range(vit.blocks):
-        name = f"block {number}"
-        (train, _), (held, _) = (read_features(folder / part, name) for part in ("train", "held-out"))
+    layers, last = [], max(1, len(points) - 1)
+    for kind, (number, block) in product(("", " tokens"), enumerate(points)):
+        name = f"{block}{kind}"
+        (train, shape), (held, _) = (read_features(folder / part, name) for part in ("train", "held-out"))
+        train, held = train.reshape(-1, shape[-1]), held.reshape(-1, shape[-1])
         boost = 1 + 24 * (last - number) / last  # the paper's rates by block
         steps = 2 * _EPOCHS[wanted.scale] * math.ceil(len(train) / BATCH)
         recipe = FrobeniusRecipe(steps, 0.01 * boost, 0.12 * boost, BATCH, _late_cosine)

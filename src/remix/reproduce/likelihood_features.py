@@ -5,6 +5,7 @@ Features are written batch by batch and read as memory maps.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,20 +17,19 @@ from torch import Tensor, nn
 
 from remix.data import DataError, ImageDataset, Preprocessing, load
 from remix.networks.probe import evaluating
+from remix.networks.views import POOLED_PATCHES
 from remix.reproduce.photographs import PAPER_CLASSES, find_photographs
 from remix.statistics import Hooks
-from remix.support.documents import read_json
 
 __all__ = [
     "MOST",
     "Features",
-    "Vit",
     "class_folders",
     "extract_features",
     "map_features",
-    "open_vit",
     "photographs",
     "read_features",
+    "token_features",
     "vit_images",
     "write_features",
 ]
@@ -132,6 +132,30 @@ def map_features(
             yield {name: hooks[point] for name, point in points.items()}
 
 
+@torch.no_grad()
+def token_features(
+    network: nn.Module, batches: Iterator[Tensor], points: Mapping[str, str], tokens: int
+) -> Iterator[dict[str, Tensor]]:
+    """Of tokens at points, batch by batch: under the name given to a point the mean over patches (n, D), and under that
+    name with `` tokens`` at most so many patches of each image, by chance (n, tokens, D).
+    """
+    generator = torch.Generator().manual_seed(0)
+    with evaluating(network):
+        for images in batches:
+            with Hooks(network, points.values()) as hooks:
+                network(images)
+            found = {name: hooks[point] for name, point in points.items()}
+            first = next(iter(found.values()))
+            patches = math.isqrt(first.shape[1]) ** 2
+            chosen = torch.rand(len(images), patches, generator=generator).argsort(1)[:, :tokens].sort(1).values
+            chosen += first.shape[1] - patches
+            rows = torch.arange(len(images))[:, None]
+            yield {
+                **{name: POOLED_PATCHES.rows(one) for name, one in found.items()},
+                **{f"{name} tokens": one[rows, chosen] for name, one in found.items()},
+            }
+
+
 def write_features(
     folder: Path, rows: int, batches: Iterator[Mapping[str, Tensor]], progress: Callable[[int, int], None]
 ) -> None:
@@ -171,51 +195,3 @@ def read_features(folder: Path, name: str) -> tuple[Features, tuple[int, ...]]:
         raise FileNotFoundError(f"there are no features {path}")
     array = np.load(path, mmap_mode="r", allow_pickle=False)
     return array.reshape(len(array), -1), tuple(array.shape[1:])
-
-
-class Vit:
-    """A transformer and how images are prepared for it.
-
-    Attributes:
-        blocks: how many it has.
-        preprocessing: size and normalisation of its images.
-
-    """
-
-    def __init__(self, model: Any, preprocessing: Preprocessing, patches: int) -> None:
-        self._model, self._patches = model, patches
-        self.preprocessing = preprocessing
-        self.blocks = int(model.config.num_hidden_layers)
-
-    @torch.no_grad()
-    def pooled(self, batches: Iterator[Tensor]) -> Iterator[dict[str, Tensor]]:
-        """For batches of images the mean over patch tokens after every block, (n, D) by ``"block 0"`` and so on."""
-        for images in batches:
-            states = self._model(pixel_values=images, output_hidden_states=True).hidden_states[1:]
-            yield {f"block {i}": state[:, -self._patches :].mean(1) for i, state in enumerate(states)}
-
-
-def open_vit(path: str | Path) -> Vit:
-    """Read a `transformers` folder (config.json, model.safetensors, usually preprocessor_config.json).
-
-    Raises:
-        ValueError: if `transformers` is not installed, or the folder holds no vision transformer.
-        FileNotFoundError: if there is no such folder.
-
-    """
-    folder = Path(path)
-    if not (folder / "config.json").is_file():
-        raise FileNotFoundError(f"{folder} is no transformers folder: it has no config.json")
-    try:
-        from transformers import AutoModel
-    except ImportError as error:
-        raise ValueError("--vit needs the transformers library: pip install 'remix-dfcil[vit]'") from error
-    try:
-        model = AutoModel.from_pretrained(folder, local_files_only=True, use_safetensors=True).eval()
-        size, patch = int(model.config.image_size), int(model.config.patch_size)
-        prepared = folder / "preprocessor_config.json"
-        values = read_json(prepared) if prepared.is_file() else {}
-        mean, std = (tuple(values.get(name) or (0.5,) * 3) for name in ("image_mean", "image_std"))
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-        raise ValueError(f"{folder} holds no vision transformer that can be read: {error}") from error
-    return Vit(model, Preprocessing(size, 3, mean, std), (size // patch) ** 2)

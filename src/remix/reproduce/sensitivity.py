@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
 
+from remix.experiments.config import resolve
 from remix.experiments.paired import paired_difference, spread
 from remix.learning.metrics import METRICS
 from remix.reproduce import needed_runs
@@ -29,8 +29,7 @@ Rows = Sequence[dict[str, Any]]
 
 def reproduce(wanted: Reproduction, listener: Listener) -> bool:
     """See `remix.reproduce`."""
-    grid = paper_numbers()["lambda"]["grid, ResNet-32"]
-    searched = [_variant(wanted, weight, _VALIDATION) for weight in (0.0, *grid)]
+    searched = [_variant(wanted, weight, _VALIDATION) for weight in (0.0, *_grid(wanted))]
     runs, complete = need_runs(wanted, searched, listener, tuple(METRICS))
     if wanted.dry_run:
         listener.say("then, of every seed, one run on the test images with the weight that is chosen, and one without")
@@ -48,6 +47,14 @@ def reproduce(wanted: Reproduction, listener: Listener) -> bool:
     text = "\n\n".join([f"{rows[0]['preset']}. {scale_sentence(wanted, runs)}", *tables, *_sentences(rows, chosen)])
     write_results(wanted, "lambda", runs, rows, text, _figure(parts), listener)
     return complete
+
+
+def _grid(wanted: Reproduction) -> Sequence[float]:
+    """The paper's, of ResNets or of CLIP; of the latter at the scale mini its ends, and its choice for CUB-200."""
+    preset = wanted.preset or _PRESET[wanted.scale]
+    clip = getattr(resolve(preset, method="remix").settings, "setting", "") == "clip"
+    grid: list[float] = paper_numbers()["lambda"]["grid, CLIP" if clip else "grid, ResNet-32"]
+    return [grid[0], 0.01, grid[-1]] if clip and wanted.scale == "mini" else grid
 
 
 def _variant(wanted: Reproduction, weight: float, *settings: str) -> Variant:
@@ -133,10 +140,11 @@ def _sentences(rows: Rows, chosen: float | None) -> list[str]:
 
 def _theirs(preset: str) -> str:
     numbers = paper_numbers()
-    presets = numbers["presets of table 1"]
-    if Path(preset).stem not in presets:
-        return ""
-    return f" The paper's choice: {numbers['lambda']['chosen, ResNet-32'][presets.index(preset)]:g}."
+    for table, network in (("1", "ResNet-32"), ("2", "CLIP")):
+        presets = numbers[f"presets of table {table}"]
+        if preset in presets:
+            return f" The paper's choice: {numbers['lambda'][f'chosen, {network}'][presets.index(preset)]:g}."
+    return ""
 
 
 def _figure(parts: dict[str, list[dict[str, Any]]]) -> Figure:

@@ -23,6 +23,7 @@ __all__ = ["TARGETS", "Listener", "Reproduction", "reproduce_target"]
 
 TARGETS = {
     "table1": "Methods by data sets and numbers of tasks: last, average incremental accuracy, forgetting (table 1)",
+    "table2": "The same of adapters in transformers that classify by texts (table 2)",
     "efficiency": "Time, memory and accuracy of PMI and REMIX (the efficiency table)",
     "retention": "Accuracy on new and on old tasks, task after task (the retention figure)",
     "lambda": "The weight of the Laplace term: chosen on validation images, then test images (figure 5, table 3)",
@@ -51,7 +52,7 @@ class Reproduction:
         jobs: runs at a time.
         finished: take the runs that are finished, run nothing.
         dry_run: only show the plan.
-        weights: of the ResNet-34.
+        weights: of the ResNet-34; with ``vit`` that which judges dreams.
         classes: names of folders of photographs, separated by commas.
         form: in which the prior of dreams enters.
         vit: `transformers` folder of a vision transformer.

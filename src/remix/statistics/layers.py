@@ -82,7 +82,7 @@ class LayerStatistics:
     @property
     def samples(self) -> int:
         """Rows that were measured: images times rows per image."""
-        return self.images * (math.prod(self.shape) // self.dim)
+        return self.images if self.view.per_image else self.images * (math.prod(self.shape) // self.dim)
 
     @property
     def key(self) -> str:
