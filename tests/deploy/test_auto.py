@@ -52,21 +52,25 @@ def test_it_is_the_method_that_it_chose_and_stays_with_it_over_files(weights, tm
 
 @pytest.mark.parametrize(("round", "chosen"), [(False, "lda"), (True, "ranpac")])
 def test_a_class_around_another_needs_random_features_and_one_beside_another_does_not(weights, round, chosen):
-    def features(engine, data, blocks, sizes):
+    def features(engine, data, at, sizes):
         generator, labels = torch.Generator().manual_seed(0), torch.arange(400) % 2
         rows = torch.randn(400, sum(sizes), generator=generator)
         rows = rows * (1 + 3 * labels[:, None]) if round else rows + 0.5 * labels[:, None]
-        return StepFeatures(rows, labels, tuple(blocks), tuple(sizes))
+        return StepFeatures(rows, labels, at.blocks, tuple(sizes))
 
     with mock.patch("remix.methods.exact.step_features", features):
         assert taught(weights, [0, 1]).method == chosen
 
 
-def test_without_weights_it_is_remix():
-    found = learner()
+def test_without_weights_the_network_learns_from_the_first_classes_and_rests_then():
+    found = remix.Learner("convnet8")
     found.learn(digits([0, 1]), classes=NAMES)
-    assert found.method == found.history[0].method == "remix"
-    assert "auto chose remix: the network has no weights, so it has its features to learn" in found.notes
+    assert found.method in ("lda", "ranpac")
+    trained = {name: tensor.clone() for name, tensor in found.model.classifier.backbone.state_dict().items()}
+    assert float(trained["convolutions.0.bn.num_batches_tracked"]) > 0
+    found.learn(digits([2]), classes=NAMES)
+    after = found.model.classifier.backbone.state_dict()
+    assert all(torch.equal(tensor, after[name]) for name, tensor in trained.items())
 
 
 def test_a_setting_of_training_asks_for_training(weights):

@@ -86,7 +86,7 @@ class Model:
         if type(self.frozen) is not int or not 0 <= self.frozen <= blocks:
             raise ValueError(f"the backbone has {blocks} blocks, {str(self.frozen)[:60]} of them cannot be frozen")
         memory, backbone = self.memory or Memory(), self.classifier.backbone
-        _check_memory(memory, backbone, self.classes)
+        _check_memory(memory, self.classifier, self.classes)
         _check_answers(self.classifier, check_layers(memory.layers, backbone))
 
     def __repr__(self) -> str:
@@ -195,13 +195,13 @@ def _check_answers(classifier: Classifier, features: Tensor | None) -> None:
         )
 
 
-def _check_memory(memory: Memory, backbone: Backbone, classes: Sequence[str]) -> None:
+def _check_memory(memory: Memory, network: Classifier, classes: Sequence[str]) -> None:
     known = [record.name for record in memory.classes]
     if known and known != list(classes):
         raise ValueError(f"the memory is of other classes: {', '.join(known[:5])} ...")
     if sorted(label for task in memory.tasks for label in task.labels) != list(range(len(known))):
         raise ValueError("the tasks of the memory do not tell of each of its classes once")
-    memory.check(backbone, len(classes))
+    memory.check(network)
 
 
 def _check_provenance(texts: Mapping[str, str]) -> None:

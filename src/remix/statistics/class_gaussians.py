@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from remix.laplace.normal import standard_normal
-from remix.networks import Backbone
+from remix.networks import Backbone, Classifier
 from remix.networks.hooks import Point
 from remix.statistics.class_laplace import chain_correlations, check_chains, fit_chains
 from remix.statistics.drift import Drift
@@ -223,9 +223,9 @@ class ClassGaussians(Statistic):
         detail = f"{words} of {self.dim} features of {len(self)} classes"
         return [StoredItem("class Gaussians", "pooled features", detail, size_of(list(self.tensors().values())))]
 
-    def check(self, backbone: Backbone, classes: int) -> None:
+    def check(self, network: Classifier) -> None:
         """Features and labels must be those of the network."""
-        check_features(self.dim, self.labels, backbone, classes)
+        check_features(self.dim, self.labels, network)
 
     def to(self, device: torch.device | str) -> ClassGaussians:
         """The same classes on another device."""
@@ -233,9 +233,9 @@ class ClassGaussians(Statistic):
         return ClassGaussians(self.labels, self.counts, **moved)
 
 
-def check_features(dim: int, labels: Sequence[int], backbone: Backbone, classes: int) -> None:
-    """Whether statistics of pooled features are a network's. Raises ValueError if not."""
-    if dim != backbone.feature_dim or max(labels) >= classes:
+def check_features(dim: int, labels: Sequence[int], network: Classifier) -> None:
+    """Whether statistics are of features of a network, pooled or as its head takes them. Raises ValueError if not."""
+    if dim not in (network.backbone.feature_dim, network.head.feature_dim) or max(labels) >= network.head.num_classes:
         raise ValueError("the memory is of another network: its features or classes are not the network's")
 
 

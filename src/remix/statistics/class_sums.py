@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from remix.networks import Backbone
+from remix.networks import Classifier
 from remix.statistics.records import check_labels, is_count
 from remix.statistics.scatter import SCATTERS, Scatter, ScatterKind
 from remix.statistics.statistic import Statistic, StoredItem, Tensors, integers, register_statistic, size_of
@@ -280,7 +280,7 @@ class ClassSums(Statistic):
             rows.append(StoredItem(f"{self.scatter.kind} scatter", "features", f"about the means of {whose}", size))
         return rows
 
-    def check(self, backbone: Backbone, classes: int) -> None:
+    def check(self, network: Classifier) -> None:
         """Labels must be those of the network."""
-        if max(self.labels) >= classes:
+        if max(self.labels) >= network.head.num_classes:
             raise ValueError("the memory is of another network: its classes are not the network's")

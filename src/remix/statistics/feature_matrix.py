@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from remix.networks import Backbone
+from remix.networks import Classifier
 from remix.statistics.statistic import Statistic, StoredItem, Tensors, register_statistic, size_of
 
 __all__ = ["FeatureMatrix", "feature_matrix"]
@@ -68,9 +68,9 @@ class FeatureMatrix(Statistic):
         detail = f"how much {len(self.matrix)} features matter to the answers for the last task's images"
         return [StoredItem("feature matrix", "pooled features", detail, size_of([self.matrix]))]
 
-    def check(self, backbone: Backbone, classes: int) -> None:
+    def check(self, network: Classifier) -> None:
         """It must be of the network's features."""
-        if len(self.matrix) != backbone.feature_dim:
+        if len(self.matrix) != network.backbone.feature_dim:
             raise ValueError("the memory is of another network: its features are not the network's")
 
 

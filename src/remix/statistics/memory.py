@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from remix.networks import Backbone
+from remix.networks import Classifier
 from remix.statistics.class_gaussians import ClassGaussians
 from remix.statistics.layers import Layers, LayerStatistics
 from remix.statistics.records import ClassRecord, TaskRecord
@@ -181,10 +181,10 @@ class Memory:
 
     # --- use ---
 
-    def check(self, backbone: Backbone, classes: int) -> None:
-        """Whether all of it is of this network and so many classes. Raises ValueError if not."""
+    def check(self, network: Classifier) -> None:
+        """Whether all of it is of this network and its classes. Raises ValueError if not."""
         for statistic in self._statistics.values():
-            statistic.check(backbone, classes)
+            statistic.check(network)
 
     def to(self, device: torch.device | str) -> Memory:
         """The same memory on another device."""

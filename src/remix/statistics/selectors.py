@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import leaky_relu
 
-from remix.networks import Backbone
+from remix.networks import Classifier
 from remix.statistics.class_gaussians import ClassGaussians, check_features
 from remix.statistics.records import check_labels
 from remix.statistics.statistic import Statistic, StoredItem, Tensors, integers, register_statistic, size_of
@@ -154,9 +154,9 @@ class Selectors(Statistic):
         detail = f"a network of 2 layers of {self.dim} for each of {len(self)} classes"
         return [StoredItem("selectors", "pooled features", detail, size_of(list(self.tensors().values())))]
 
-    def check(self, backbone: Backbone, classes: int) -> None:
+    def check(self, network: Classifier) -> None:
         """Features and labels must be those of the network."""
-        check_features(self.dim, self.labels, backbone, classes)
+        check_features(self.dim, self.labels, network)
 
     def to(self, device: torch.device | str) -> Selectors:
         """The same selectors on another device."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from remix.networks import Backbone
+from remix.networks import Classifier
 from remix.support.registry import Registry
 
 if TYPE_CHECKING:
@@ -71,8 +71,8 @@ class Statistic(ABC):
     def stored(self) -> list[StoredItem]:
         """What is kept, for a person."""
 
-    def check(self, backbone: Backbone, classes: int) -> None:  # noqa: B027 (some fit any network)
-        """Whether it is of this network and so many classes. Raises ValueError if not."""
+    def check(self, network: Classifier) -> None:  # noqa: B027 (some fit any network)
+        """Whether it is of this network and its classes. Raises ValueError if not."""
 
 
 _CLASSES: Registry[type[Statistic]] = Registry("statistic")
