@@ -58,7 +58,7 @@ def draw(found: dict[str, np.ndarray], file: Path) -> None:
         dashed = "--" if method == "joint" else "-"
         axes.plot(tasks, mean, dashed, color=colour, linewidth=2.4, marker="o", markersize=4.5)
         axes.fill_between(tasks, mean - spread, np.minimum(mean + spread, 100), color=colour, alpha=0.18, linewidth=0)
-        place = mean[-1] + {"joint": 2.5, "lda": -0.5}.get(method, 0)
+        place = mean[-1] + {"joint": 3, "lda": -4.5}.get(method, 0)
         axes.text(5.12, place, name, color=colour, va="center", weight="bold")
     axes.set(xlim=(0.8, 5.1), ylim=(0, 104), xticks=range(1, 6), yticks=range(0, 101, 20))
     axes.set_xticklabels([f"{2 * task} classes" for task in range(1, 6)])
