@@ -114,3 +114,17 @@ def test_counts_of_images_limit_every_class(preset):
     assert (len(stream[0].train), len(stream.test(0))) == (4, 2)
     with pytest.raises(SettingError, match="images must be at least 1, or null for all"):
         resolve(str(preset), assignments=["data.images=0"])
+
+
+def test_folders_are_sought_in_the_data_folder_that_the_command_names(preset, tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("REMIX_DATA", raising=False)
+    values = yaml.safe_load(preset.read_text())
+    values["network"]["backbone"] = "hf:clip"
+    preset.write_text(yaml.safe_dump(values))
+    words = ["run", str(preset), "--method", "moe-adapter", "--dry-run"]
+    with pytest.raises(SystemExit):
+        main(words)
+    assert "there is no folder 'clip'" in capsys.readouterr().err
+    main([*words, "--data", str(tmp_path)])
+    with pytest.raises(SystemExit):  # the next command does not know it
+        main(words)
