@@ -55,15 +55,23 @@ def test_presets_of_transformers_have_the_published_settings(name):
     assert config.settings.setting == "clip"
     assert config.settings.depth == 1
     assert config.network.head == "text"
-    cub, clip = "cub" in name, "clip" in name
-    assert config.settings.inversion.prior.weight == (0.01 if cub else 0.0001)
-    assert config.settings.inversion.statistics == (0.2 if cub else 0.002)
-    assert config.settings.scales.head == (0.2 if cub else 0.002)
-    assert config.data.order == ("D" if cub else "C")
+    clip, paper = "clip" in name, name == "cub200-clip-10"  # small ones have the weights of CIFAR-100
+    assert config.settings.inversion.prior.weight == (0.01 if paper else 0.0001)
+    assert config.settings.inversion.statistics == (0.2 if paper else 0.002)
+    assert config.settings.scales.head == (0.2 if paper else 0.002)
+    assert config.data.order == ("D" if "cub" in name else "C")
     if clip:
-        assert (config.settings.network.epochs, config.settings.samples_per_task) == ((10, 100) if cub else (3, 50))
+        assert (config.settings.network.epochs, config.settings.samples_per_task) == ((10, 100) if paper else (3, 50))
         assert (config.batch_size, config.settings.network.warm_up) == (64, 30)
     assert read_preset(name)["network"] == read_preset(PRESETS[0] if not clip else PRESETS[2])["network"]
+
+
+@pytest.mark.parametrize("method", ["finetune", "moe-adapter", "vpt", "coda-p", "pmi", "remix"])
+def test_methods_of_small_presets_train_alike(method):
+    settings = resolve("cub-vit-mini", method=method).settings
+    stages = [stage.training for step in ("first", "later") for stage in settings.stages(step) if stage.training.epochs]
+    assert len(set(stages)) == 1
+    assert resolve("cifar100-vit-mini", method=method).settings == settings
 
 
 def test_a_run_on_clip_is_learned_written_and_read_again(preset, tmp_path):
@@ -114,3 +122,17 @@ def test_counts_of_images_limit_every_class(preset):
     assert (len(stream[0].train), len(stream.test(0))) == (4, 2)
     with pytest.raises(SettingError, match="images must be at least 1, or null for all"):
         resolve(str(preset), assignments=["data.images=0"])
+
+
+def test_folders_are_sought_in_the_data_folder_that_the_command_names(preset, tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("REMIX_DATA", raising=False)
+    values = yaml.safe_load(preset.read_text())
+    values["network"]["backbone"] = "hf:clip"
+    preset.write_text(yaml.safe_dump(values))
+    words = ["run", str(preset), "--method", "moe-adapter", "--dry-run"]
+    with pytest.raises(SystemExit):
+        main(words)
+    assert "there is no folder 'clip'" in capsys.readouterr().err
+    main([*words, "--data", str(tmp_path)])
+    with pytest.raises(SystemExit):  # the next command does not know it
+        main(words)

@@ -14,8 +14,8 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -69,6 +69,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 
 _EXTENSIONS = "REMIX_IMPORT"  # of the environment, so that the processes that a command starts have it too
+_DATA = "REMIX_DATA"
 _TRAINING = {"learn", "run", "dream"}
 _GOING_ON = {"run": "the same command with --resume goes on"} | dict.fromkeys(
     ("sweep", "reproduce"), "the same command goes on"
@@ -97,7 +98,8 @@ def main(args: Sequence[str] | None = None) -> None:
         _end(name, _MORE_MEMORY, 2)
     try:
         _import_extensions(os.environ.get(_EXTENSIONS, ""))
-        COMMANDS[name](**chosen)
+        with _data_folder(chosen.get("data")):
+            COMMANDS[name](**chosen)
     except Exception as error:
         short = out_of_memory(error)
         if os.environ.get("REMIX_TRACEBACK") or not (short or isinstance(error, ValueError | OSError)):
@@ -108,6 +110,21 @@ def main(args: Sequence[str] | None = None) -> None:
     except _EndedError as end:
         saved = "; ".join(filter(None, ["no file is left half written", _GOING_ON.get(name)]))
         _end(name, f"ended by {end.signal.name}; {saved}", 128 + end.signal)
+
+
+@contextmanager
+def _data_folder(given: object) -> Iterator[None]:
+    """What --data names is the data folder of all that the command opens, transformers and texts too."""
+    before = os.environ.get(_DATA)
+    try:
+        if given is not None:
+            os.environ[_DATA] = str(given)
+        yield
+    finally:
+        if given is not None:
+            os.environ.pop(_DATA)
+            if before is not None:
+                os.environ[_DATA] = before
 
 
 def _import_extensions(names: str) -> None:
