@@ -224,7 +224,9 @@ def test_an_exact_head_is_typed_like_any_method(place, capsys, tmp_path):
     main(["inspect", str(tmp_path / "few.remix")])
     told = capsys.readouterr().out
     assert "WARNING: the sums of digit 5 are the features of one image each" in told
-    assert re.search(r"takes [\d,]+ bytes as diagonal; it would take [\d,]+ bytes as dense and [\d,]+ bytes as laplace", told)
+    assert re.search(
+        r"takes [\d,]+ bytes as diagonal; it would take [\d,]+ bytes as dense and [\d,]+ bytes as laplace", told
+    )
     with pytest.raises(SystemExit):
         main(["audit", str(tmp_path / "few.remix"), "--train", str(place / "more")])
     assert "the sums of digit 5 are the features of one image each" in " ".join(capsys.readouterr().err.split())

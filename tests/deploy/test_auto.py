@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 import remix
 from remix.methods.step_features import StepFeatures
 from remix.networks import create_backbone
-from tests.deploy.small import NAMES, NETWORK, QUICK, digits, learner, weights_of
+from tests.deploy.small import NAMES, NETWORK, QUICK, digits, weights_of
 
 
 @pytest.fixture(scope="module")
