@@ -285,8 +285,8 @@ def test_ctrl_c_in_a_terminal_saves_and_says_how_to_go_on(trained, tmp_path):
 def test_numbers_that_stop_being_finite_leave_the_last_good_state(trained, tmp_path, refusal, monkeypatch):
     from remix.deploy import dream_plan
 
-    def huge(strategy, options, prior, images, spread):
-        settings = settings_for(strategy, options, prior, images, spread)
+    def huge(*arguments):
+        settings = settings_for(*arguments)
         return replace(settings, schedule=replace(settings.schedule, rate=1e30))
 
     settings_for = dream_plan.settings_for

@@ -16,6 +16,12 @@ import pytest
 from PIL import Image
 
 
+@pytest.fixture(autouse=True)
+def no_columns(monkeypatch):
+    """Those of pytest's own terminal reach its workers."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 def test_a_table_of_files_and_folders(remix, model_file, digits):
     status, out, err = remix("predict", model_file, digits / "one" / "3.png", digits, "--top", "2")
     lines = out.splitlines()

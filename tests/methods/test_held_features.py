@@ -27,7 +27,7 @@ def test_the_distance_is_of_new_images_and_pseudo_samples_alike():
 
 
 def test_a_single_new_class_is_told_from_draws_of_the_old_ones():
-    engine = in_second_task("drift")
+    engine = in_second_task("drift", blocks="last")
     engine.student.head._sizes = (2, 1)
     losses = held_features(engine, feature_distillation)
     real, labels = next(iter(engine.images(STREAM[1].train)))
