@@ -116,7 +116,7 @@ def _figure(table: MethodsTable, parts: dict[str, Comparison], runs: Sequence[Ne
         panel.set_yticks(range(len(methods)), methods)
         panel.set_xlim(0, 100)
         tasks = next(run.config.data.tasks for run in runs if run.variant.benchmark == name)
-        line = f"; line: the paper's {table.counterpart.get(name, name)}" if theirs else ""
+        line = f" (line: {table.counterpart.get(name, name)})" if theirs else ""
         tidy(panel, f"{name}, {tasks} tasks{line}", "last accuracy, %; a dot per seed")
     for panel in panels[len(parts) :]:
         panel.set_visible(False)
