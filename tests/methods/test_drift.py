@@ -261,6 +261,15 @@ def test_few_witnesses_and_single_classes_are_told():
     assert right > 0.5 * count
 
 
+def test_gaussians_of_other_features_are_not_gone_on_with():
+    engine = tiny_engine("drift", STREAM)
+    engine.method = replace(engine.method, blocks="last")
+    engine.learn(STREAM[0])
+    engine.method = replace(engine.method, blocks=None)
+    with pytest.raises(ValueError, match="drift reads 140: they are of an earlier version"):
+        engine.learn(STREAM[1])
+
+
 def test_bad_settings_and_few_images_are_told():
     with pytest.raises(ValueError, match="samples and samples_per_task"):
         create_method("drift", witnesses="both", samples=0, samples_per_task=0)
