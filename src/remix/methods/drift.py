@@ -132,17 +132,16 @@ class Drift(Method):
         """Refuse batches that are too small; tell of a task with nothing to learn."""
         check_batches(engine, self.collapse)
         known = engine.memory.gaussians
-        if known is not None and known.dim != self._map(engine).dim:
-            raise ValueError(
-                f"the Gaussians of the known classes are of {known.dim} features, and drift reads "
-                f"{self._map(engine).dim}: they are of an earlier version or another setting of blocks; begin anew"
-            )
-        known = engine.memory.gaussians
         correlated = known is not None and (known.correlations is not None or self.covariance == "diagonal")
         if engine.teacher is not None and not correlated:
             raise ValueError(
                 "the model keeps no covariances of its classes, so the method drift cannot go on with it: go on with "
                 "the method that it has, or learn all classes anew with drift"
+            )
+        if known is not None and known.dim != self._map(engine).dim:
+            raise ValueError(
+                f"the Gaussians of the known classes are of {known.dim} features, and drift reads "
+                f"{self._map(engine).dim}: they are of an earlier version or another setting of blocks; begin anew"
             )
         if self._inverter is not None:
             self._inverter.begin(engine)
