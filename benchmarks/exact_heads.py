@@ -1,12 +1,14 @@
 """Exact heads on birds: species of CUB-200-2011 in three steps, an ImageNet ResNet-34, and beside them a linear probe.
 
     python -m benchmarks.exact_heads DATA [--sets 10]
+    python -m benchmarks.exact_heads DATA --network hf:vit-b16/ --size 112 --repeats 0 --out birds.json
+    python -m benchmarks.exact_heads DATA --network hf:vit-b16/ --size 112 --repeats 0 --of cifar100 --out cifar.json
 
-A set is 16 or 40 species, and 5, 10 or 30 photographs of each, drawn by a seed out of those that are there. Features of
-all photographs are computed once; every head is learned from them by the methods of the package, three steps, and
-tested on the official test photographs of all species so far. Which head, blocks, shrinkage and penalty are taken, the
-first step's training photographs decide. Then the three steps of one set are learned from photographs, and timed beside
-the bare passes of the same photographs through the network.
+A set is 16 or 40 species, and 5, 10 or 30 photographs of each, drawn by a seed out of those that are there; of
+CIFAR-100 20 classes of 30 images. Features of all photographs are computed once; every head is learned from them by the
+methods of the package, three steps, and tested on the official test photographs of all species so far. Which head,
+blocks, shrinkage and penalty are taken, the first step's training photographs decide. Then the three steps of one set
+are learned from photographs, and timed beside the bare passes of the same photographs through the network.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -25,8 +28,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from remix.data import ImageDataset, Preprocessing, Splits, Task
+from remix.data import ImageDataset, Preprocessing, Splits, Task, class_order, load
 from remix.data.cub200 import cub200
+from remix.data.images import first_of_each
 from remix.deploy.learner import Learner
 from remix.experiments.paired import spread
 from remix.learning import Engine, Method
@@ -40,12 +44,13 @@ from remix.support.text import as_markdown
 STEPS = (8, 4, 4)
 DESIGNS = ((STEPS, 30), (STEPS, 10), (STEPS, 5), ((20, 10, 10), 30))
 PROBE = "joint linear probe"
-LAST = ("layer4.2",)
+CIFAR_DESIGNS = (((10, 5, 5), 30),)
+CIFAR_CLASSES, CIFAR_IMAGES = 20, 50  # the first of order A, and of each so many for training and for test
 WEIGHTS = "weights/resnet34_imagenette10_fp16.safetensors"
 HEADS: dict[str, Callable[[], Method]] = {
     "auto": partial(create_method, "auto"),
-    "nearest mean, last block": partial(create_method, "ncm", blocks=LAST, rooted=False),
-    "discriminant, last block, shrinkage 0.3": partial(create_method, "lda", blocks=LAST, rooted=False, shrinkage=0.3),
+    "nearest mean, last block": partial(create_method, "ncm", rooted=False),
+    "discriminant, last block, shrinkage 0.3": partial(create_method, "lda", rooted=False, shrinkage=0.3),
     "ncm": partial(create_method, "ncm"),
     "lda": partial(create_method, "lda"),
     "lda, laplace": partial(create_method, "lda", covariance="laplace"),
@@ -60,18 +65,24 @@ def main() -> None:
     """Compute, compare, print and write."""
     parser = bird_options(__doc__, "exact_heads")
     parser.add_argument("--sets", type=int, default=10, help="sets of species")
-    parser.add_argument("--repeats", type=int, default=3, help="of every time; the median counts")
+    parser.add_argument("--repeats", type=int, default=3, help="of every time, of which the median counts; 0 for none")
+    parser.add_argument("--network", default="resnet34", help="or hf:PATH")
+    parser.add_argument("--of", default="cub200", choices=("cub200", "cifar100"))
     typed = parser.parse_args()
-    table, splits = Table.of(typed)
+    table, splits = Table.of(typed.data, typed.size, typed.network, typed.of)
+    designs = DESIGNS if typed.of == "cub200" else CIFAR_DESIGNS
     rows = [
         row
-        for steps, each in DESIGNS
+        for steps, each in designs
         for seed in range(typed.sets)
         for row in learn_set(table, splits, steps, each, seed)
     ]
-    times = [one for name in TIMED for one in timed(name, table.network, splits, typed.repeats)]
-    write_text(typed.out, json.dumps({"steps": rows, "times": times}, indent=1) + "\n")
-    print(accuracies(rows), ratios(times), sep="\n\n")
+    times = (
+        [one for name in TIMED for one in timed(name, table.network, splits, typed.repeats)] if typed.repeats else []
+    )
+    found = {"network": typed.network, "of": typed.of, "size": typed.size, "feature_seconds": table.seconds}
+    write_text(typed.out, json.dumps({**found, "steps": rows, "times": times}, indent=1) + "\n")
+    print(accuracies(rows, designs), ratios(times), sep="\n\n")
 
 
 def bird_options(about: str | None, name: str) -> argparse.ArgumentParser:
@@ -90,13 +101,18 @@ class Table:
         self.network = network
         self.sizes = block_sizes(network.backbone)
         self.blocks = range(len(self.sizes) - 4, len(self.sizes))
+        began = time.process_time()
         self.rows = {name: self._features(part) for name, part in (("train", splits.train), ("test", splits.test))}
+        self.seconds = round(time.process_time() - began, 1)
 
     @classmethod
     def of(cls, typed: argparse.Namespace) -> tuple[Table, Splits]:
         """With the photographs that it is of, by `bird_options`."""
-        network = open_network("resnet34", None, typed.data / WEIGHTS, typed.size)
-        splits = cub200(typed.data, size=typed.size, lazy=False)
+        weights = typed.data / WEIGHTS if typed.network == "resnet34" else None
+        network = open_network(typed.network, None, weights, typed.size)
+        splits = (
+            cifar(typed.data, typed.size) if typed.of == "cifar100" else cub200(typed.data, size=typed.size, lazy=False)
+        )
         return cls(network, splits), splits
 
     def _features(self, data: ImageDataset) -> dict[int, Tensor]:
@@ -109,9 +125,22 @@ class Table:
         split = torch.cat(parts).split([self.sizes[block] for block in self.blocks], 1)
         return dict(zip(self.blocks, split, strict=True))
 
+    def bound(self, name: str, method: Method) -> Method:
+        """The method of a head by name: what one would write by hand has the last block alone."""
+        last = self.network.backbone.blocks()[-1].name
+        return replace(method, blocks=(last,)) if "last block" in name else method  # type: ignore[call-arg]
+
     def at(self, part: str, places: Tensor, blocks: Sequence[int]) -> Tensor:
         """Of some photographs and blocks, side by side."""
         return torch.cat([self.rows[part][block][places] for block in blocks], 1)
+
+
+def cifar(root: Path, size: int) -> Splits:
+    """Some classes and images of CIFAR-100, enlarged."""
+    splits = load("cifar100", root, size=size)
+    order = class_order("A", 100)[:CIFAR_CLASSES]
+    train, test = (first_of_each(part.relabelled(order), CIFAR_IMAGES) for part in (splits.train, splits.test))
+    return replace(splits, train=train, test=test)
 
 
 def learn_set(table: Table, splits: Splits, steps: Sequence[int], each: int, seed: int) -> list[dict[str, Any]]:
@@ -119,7 +148,7 @@ def learn_set(table: Table, splits: Splits, steps: Sequence[int], each: int, see
     species = drawn(splits, seed, sum(steps))
     rows = []
     for name, make in {**HEADS, PROBE: None}.items():
-        engine = new_engine(table.network, make(), seed) if make else None
+        engine = new_engine(table.network, table.bound(name, make()), seed) if make else None
         known = 0
         for number, size in enumerate(steps, start=1):
             new = species[known : known + size] if engine else species[: known + size]
@@ -290,16 +319,16 @@ def shown(values: Sequence[float]) -> str:
     return f"{found.mean:.1f}" + (f" ± {found.std:.1f}" if found.std is not None else "")
 
 
-def accuracies(rows: Sequence[dict[str, Any]]) -> str:
+def accuracies(rows: Sequence[dict[str, Any]], designs: Sequence[tuple[Sequence[int], int]] = DESIGNS) -> str:
     """Markdown: accuracy on the test photographs of all species after the last step, mean ± deviation over sets."""
     cells = []
     for name in (*HEADS, PROBE):
         cells.append([name])
-        for steps, each in DESIGNS:
+        for steps, each in designs:
             key = {"head": name, "design": [*steps], "each": each, "step": len(steps)}
             cells[-1].append(shown([row["all"] for row in rows if key.items() <= row.items()]))
-    designs = [f"{' + '.join(map(str, steps))}, {each} each" for steps, each in DESIGNS]
-    return as_markdown(["head", *designs], cells, left=1)
+    names = [f"{' + '.join(map(str, steps))}, {each} each" for steps, each in designs]
+    return as_markdown(["head", *names], cells, left=1)
 
 
 def ratios(times: Sequence[dict[str, Any]]) -> str:

@@ -55,7 +55,7 @@ def main() -> None:
     parser.add_argument("--sets", type=int, default=3, help="sets of species")
     parser.add_argument("--trained", type=int, default=0, help="sets that a network is trained on, minutes each")
     typed = parser.parse_args()
-    table, splits = Table.of(typed)
+    table, splits = Table.of(typed.data, typed.size)
     rows = [row for name in HEADS for seed in range(typed.sets) for row in exact_rows(name, table, splits, seed)]
     for seed in range(typed.trained):
         rows += trained_rows(typed.data / WEIGHTS, typed.size, splits, seed)

@@ -312,7 +312,7 @@ def test_what_is_chosen_for_a_folder_is_said_and_saved(tmp_path, capsys, monkeyp
     ):
         assert part in shown
     assert resolve("mine.yaml") == resolve("photos", tasks=2, method="finetune")
-    assert resolve("mine.yaml", method="remix") == resolve("photos", tasks=2)
+    assert resolve("mine.yaml", method="lda") == resolve("photos", tasks=2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.yaml", "photos"]
     assert "mine.yaml exists already" in refusal("run", "photos", "--save-preset", "mine.yaml")
     assert "takes a name such as mine.yaml" in refusal("run", "photos", "--save-preset", "mine")

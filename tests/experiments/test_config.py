@@ -25,8 +25,13 @@ def test_every_preset_has_settings_for_every_method(preset, method):
     assert build_config(config.to_plain()) == config
 
 
-def remix(preset: str):
-    return build_config(read_preset(preset)).settings
+def of_remix(preset: str, **typed):
+    return build_config(read_preset(preset), assignments={"method": "remix", **typed})
+
+
+def test_a_run_that_names_no_method_has_the_one_that_did_best():
+    assert {build_config(read_preset(name)).method for name in ("digits", "cifar100-mini", "cub-vit-mini")} == {"lda"}
+    assert build_config(read_preset("cifar100-mini-improved")).method == "remix"  # it is about its settings
 
 
 @pytest.mark.parametrize(
@@ -42,7 +47,7 @@ def remix(preset: str):
 )
 def test_the_settings_of_the_code(preset, rate, head, samples, per_task, weight, batch):
     code = {"settings.setting": "code"}
-    config = build_config(read_preset(preset), assignments=code)
+    config = of_remix(preset, **code)
     found = config.settings
     assert (found.network.lr, found.network.epochs, found.network.milestones) == (rate, 120, (60, 90))
     assert (found.first.epochs, found.first.lr, found.first.milestones) == (200, 0.1, (80, 120))
@@ -55,13 +60,13 @@ def test_the_settings_of_the_code(preset, rate, head, samples, per_task, weight,
     pmi = build_config(read_preset(preset), assignments={"method": "pmi", **code}).settings
     assert (pmi.network, pmi.scales, pmi.samples) == (found.network, found.scales, found.samples)
     assert pmi.inversion.prior.kind == "none"
-    paper = build_config(read_preset(preset)).settings
+    paper = of_remix(preset).settings
     assert (paper.setting, paper.samples, paper.inversion.prior.weight) == ("paper", samples, weight)
     assert (paper.head.epochs, paper.network.epochs, paper.network.lr, paper.scales.head) == (0, 160, 0.1, 0.0)
 
 
 def test_the_mini_benchmark_is_what_was_fixed():
-    config = build_config(read_preset("cifar100-mini"))
+    config = of_remix("cifar100-mini")
     data, found = config.data, config.settings
     assert (data.name, data.order, data.classes, data.tasks, data.first) == ("cifar100", "A", 20, 5, None)
     assert (config.network.backbone, config.network.options, config.batch_size) == ("resnet32", {"width": 8}, 128)
@@ -107,7 +112,7 @@ def test_a_precision_may_be_typed_as_a_number():
 
 
 def test_settings_of_one_method_are_not_taken_for_those_of_another():
-    saved = build_config(read_preset("digits")).to_plain()
+    saved = of_remix("digits").to_plain()
     with pytest.raises(SettingError, match=r"of method 'remix' and mean nothing to 'finetune'"):
         build_config(saved, assignments={"method": "finetune"})
 
@@ -161,9 +166,14 @@ def test_another_backbone_begins_without_the_options_of_the_preset(options):
 )
 def test_a_mistake_is_one_sentence(typed, said):
     with pytest.raises(SettingError) as caught:
-        build_config(read_preset("digits"), assignments=parse_assignments([typed]))
+        of_remix("digits", **parse_assignments([typed]))
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_settings_of_another_method_than_the_default_are_told_what_is_missing():
+    with pytest.raises(SettingError, match=r"no setting 'samples'.* No method was named, so it is lda: --method names"):
+        build_config(read_preset("digits"), assignments={"settings.samples": 7})
 
 
 def test_files_of_ones_own(tmp_path):
@@ -194,7 +204,7 @@ def test_differences_name_every_path():
 def test_a_preset_may_say_only_what_differs_from_another(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("base: digits\nabout: mine\ndata: {tasks: 2}\nmethods: {remix: {samples: 7}}\n")
-    mine, digits = build_config(read_preset(str(file))), build_config(read_preset("digits"))
+    mine, digits = of_remix(str(file)), of_remix("digits")
     assert mine.data == replace(digits.data, tasks=2)
     assert mine.settings == replace(digits.settings, samples=7)
     chain = tmp_path / "chain.yaml"
@@ -205,9 +215,9 @@ def test_a_preset_may_say_only_what_differs_from_another(tmp_path):
 
 def test_settings_by_the_names_of_earlier_versions_are_read():
     """Runs made before a setting was renamed are compared, reported and gone on with."""
-    old = build_config({**read_preset("digits"), "settings": {"views": True}})
+    old = build_config({**read_preset("digits"), "method": "remix", "settings": {"views": True}})
     assert old.settings.augment_replay
-    assert old == build_config(read_preset("digits"), assignments={"settings.augment_replay": True})
+    assert old == of_remix("digits", **{"settings.augment_replay": True})
     generated = build_config(read_preset("digits"), assignments={"method": "rdfcil", "settings.generator.batch": 7})
     assert generated.settings.image_generator.batch == 7
     assert "generator" not in generated.to_plain()["settings"]

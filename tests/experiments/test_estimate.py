@@ -36,7 +36,7 @@ def test_a_network_is_timed_on_one_thread_and_threads_are_given_back():
 
 def test_a_dry_run_says_how_long_it_would_take(capsys, monkeypatch):
     monkeypatch.setattr(estimate, "seconds_per_image", lambda config: 60 / 166_080)  # a minute for all its images
-    main(["run", "digits", "--dry-run"])
+    main(["run", "digits", "--method", "remix", "--dry-run"])
     assert "about 1 min 00 s of one core here" in capsys.readouterr().out
     if not torch.cuda.is_available():
         main(["run", "digits", "--accelerator", "cuda", "--dry-run"])

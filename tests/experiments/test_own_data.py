@@ -48,7 +48,7 @@ def test_small_and_grey_images_stay_small_and_grey(tmp_path):
 
 def test_fewer_images_have_more_epochs(photos):
     mini = build_config(read_preset("cifar100-mini-improved"))
-    own = resolve(str(photos))
+    own = resolve(str(photos), method="remix")
     assert own.settings.first.epochs == 3 * mini.settings.first.epochs
     assert own.settings.first.milestones == tuple(3 * one for one in mini.settings.first.milestones)
     assert own.settings.inversion == mini.settings.inversion  # that counts in steps

@@ -46,7 +46,7 @@ def test_network_and_data_that_do_not_fit_are_refused(tmp_path):
         (["method=abd", "settings.image_generator.prior.kind=dense"], "which the method 'abd' does not measure"),
         (["method=remix", "settings.inversion.prior.kind=laplace-dct"], "set settings.view=map too"),
         (
-            ["settings.inversion.prior.kind=dense", "settings.view=map", "network.options.width=32"],
+            ["method=remix", "settings.inversion.prior.kind=dense", "settings.view=map", "network.options.width=32"],
             "matrix of 2,048 x 2,048",
         ),
     ],

@@ -29,7 +29,7 @@ def test_every_combination_has_its_own_folder(tmp_path):
 @pytest.mark.parametrize(
     ("sets", "said"),
     [(["method=remx"], "did you mean 'remix'"), (["samples"], "key=value"), (["method=pmi,"], "value is missing"),
-     (["method=pmi,pmi"], "given twice"), (["settings.smples=3"], "did you mean 'samples'")],
+     (["method=pmi,pmi"], "given twice"), (["method=pmi", "settings.smples=3"], "did you mean 'samples'")],
 )  # fmt: skip
 def test_mistakes_are_found_before_anything_runs(tmp_path, sets, said):
     with pytest.raises(SettingError, match=said):

@@ -56,6 +56,27 @@ def test_of_whole_maps_the_objective_is_the_published_one(classifier, kind):
     assert found == [pytest.approx(float(loss), rel=1e-6)]
 
 
+def test_statistics_may_be_compared_by_their_divergence(classifier):
+    backbone = classifier.backbone
+    still = {"augmentation": Augmentation(), "mean": (0.5,), "std": (0.25,), "scales": (Scale(8, 1, 0.05),)}
+    settings = PyramidSettings(
+        **still, polish=None, prior=PriorSettings("none"), labels=0, variation=0, statistics_form="kl"
+    )
+    knowledge = Knowledge(backbone, {}, classifier.head)
+    found = invert_pyramid(knowledge, TARGETS, torch.Generator().manual_seed(0), settings).history["8 pixels"]["loss"]
+    x = torch.rand(6, 1, 8, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    channels = batchnorm_statistics(backbone).values()
+    with torch.no_grad(), Hooks(backbone, [layer.point for layer in channels]) as seen:
+        backbone.pooled((x - 0.5) / 0.25)
+    loss = 0.0
+    for layer in channels:
+        mean, variance = seen[layer.point].mean((0, 2, 3)), seen[layer.point].var((0, 2, 3), correction=0)
+        there = torch.distributions.Normal(layer.mean, layer.variance.sqrt())
+        here = torch.distributions.Normal(mean, variance.sqrt())
+        loss += float(torch.distributions.kl_divergence(here, there).mean())
+    assert found == [pytest.approx(loss, rel=1e-4)]
+
+
 def test_small_then_large_then_polished(knowledge):
     dream = invert_pyramid(knowledge, TARGETS, torch.Generator().manual_seed(0), SHORT)
     assert list(dream.history) == ["4 pixels", "8 pixels", "polish"]

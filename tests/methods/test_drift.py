@@ -265,7 +265,7 @@ def test_gaussians_of_other_features_are_not_gone_on_with():
     engine = tiny_engine("drift", STREAM)
     engine.method = replace(engine.method, blocks="last")
     engine.learn(STREAM[0])
-    engine.method = replace(engine.method, blocks=None)
+    engine.method = replace(engine.method, blocks="stages")
     with pytest.raises(ValueError, match="drift reads 140: they are of an earlier version"):
         engine.learn(STREAM[1])
 
@@ -275,9 +275,6 @@ def test_bad_settings_and_few_images_are_told():
         create_method("drift", witnesses="both", samples=0, samples_per_task=0)
     with pytest.raises(ValueError, match=r"set settings\.view=map"):
         create_method("drift", witnesses="both", inversion=DCT).check(BACKBONE)
-
-    with pytest.raises(ValueError, match="leave out blocks=stages"):
-        create_method("drift", witnesses="both", blocks="stages")
     with pytest.raises(ValueError, match="views must be at least 1"):
         create_method("drift", views=0)
     with pytest.raises(ValueError, match="no place for images of known classes"):

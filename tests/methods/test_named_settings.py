@@ -89,7 +89,7 @@ def test_the_benchmarks_of_the_paper_mean_the_paper(preset, method):
 def test_a_preset_has_epochs_for_every_name():
     def found(setting):
         typed = parse_assignments([f"settings.setting={setting}"])
-        settings = build_config(read_preset("cifar100-mini"), assignments=typed).settings
+        settings = build_config(read_preset("cifar100-mini"), assignments={"method": "remix", **typed}).settings
         stages = settings.head, settings.last_block, settings.network, settings.balance
         return settings.setting, [stage.epochs for stage in stages], settings.network.lr, settings.balance.lr
 
@@ -100,18 +100,18 @@ def test_a_preset_has_epochs_for_every_name():
 
 def test_what_is_typed_goes_before_what_belongs_to_a_name():
     typed = parse_assignments(["settings.setting=paper", "settings.network.epochs=3", "settings.inversion.labels=0"])
-    found = build_config(read_preset("cifar100-mini"), assignments=typed).settings
+    found = build_config(read_preset("cifar100-mini"), assignments={"method": "remix", **typed}).settings
     assert (found.network.epochs, found.network.lr, found.inversion.labels) == (3, 0.1, 0.0)
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_a_saved_configuration_is_read_as_it_was(setting):
-    config = build_config(read_preset("digits"), assignments={"settings.setting": setting})
+    config = build_config(read_preset("digits"), assignments={"method": "remix", "settings.setting": setting})
     assert build_config(config.to_plain()) == config
 
 
 def test_our_settings_are_the_improved_preset():
-    ours = build_config(read_preset("cifar100-mini"), assignments={"settings.setting": "ours"})
+    ours = build_config(read_preset("cifar100-mini"), assignments={"method": "remix", "settings.setting": "ours"})
     assert ours == build_config(read_preset("cifar100-mini-improved"))
     found = ours.settings
     assert (found.follow, found.together, found.augment_replay) == ("drift", True, True)

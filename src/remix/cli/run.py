@@ -53,7 +53,8 @@ def run(
         preset: One of those that remix presets lists, a file NAME.yaml of the same form, or a folder of your images:
             one sub-folder per class, below train and test (or val) if you have divided them. For a folder, image size,
             network and epochs are chosen by what is in it, and said.
-        method: Method to learn with (see: remix methods); the preset's by default.
+        method: Method to learn with (see: remix methods); the preset's by default, else lda,
+            an exact head on what the network learned in the first task.
         tasks: In how many tasks the classes arrive; the preset's by default, of a folder up to five.
         seed: Number from which everything random is drawn; 0 by default.
         data: The folder that data sets are kept in; by default the one that REMIX_DATA names.

@@ -23,6 +23,7 @@ from remix.support.settings import SettingError, merged, overlay, plain, set_pat
 from remix.support.text import did_you_mean, printable, shown
 
 __all__ = [
+    "DEFAULT_METHOD",
     "DataConfig",
     "NetworkConfig",
     "RunConfig",
@@ -34,6 +35,9 @@ __all__ = [
     "read_preset",
     "resolve",
 ]
+
+DEFAULT_METHOD = "lda"
+"""Of a run that names none: the best at every scale that was measured here (docs/results.md)."""
 
 Accelerator = Literal["auto", "cpu", "cuda", "mps"]
 Precision = Literal["32", "bf16-mixed"]
@@ -225,7 +229,7 @@ def build_config(values: Mapping[str, Any], *, assignments: Mapping[str, Any] | 
     changes: dict[str, Any] = {}
     for path, value in (assignments or {}).items():
         set_path(changes, path, value)
-    name = changes.get("method", given.get("method", "remix"))
+    name = changes.get("method", given.get("method", DEFAULT_METHOD))
     try:
         kind = method_class(str(name))
     except ValueError as error:
@@ -235,9 +239,13 @@ def build_config(values: Mapping[str, Any], *, assignments: Mapping[str, Any] | 
             f"these settings are of method {shown(given['method'])} and mean nothing to {shown(name)}: "
             "leave --method out, or begin with a preset"
         )
-    settings = _method_settings(
-        kind, [by_method.get(str(name)) or {}, given.pop("settings", {}), changes.pop("settings", {})]
-    )
+    typed = changes.pop("settings", {})
+    try:
+        settings = _method_settings(kind, [by_method.get(str(name)) or {}, given.pop("settings", {}), typed])
+    except SettingError as error:
+        if typed and "method" not in changes and "method" not in given:
+            raise SettingError(f"{error}. No method was named, so it is {name}: --method names another") from None
+        raise
     start = RunConfig(DataConfig(), NetworkConfig(), None, 128, str(name), settings)
     try:
         for layer in (given, changes):

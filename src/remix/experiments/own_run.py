@@ -16,7 +16,7 @@ from remix.data.decode import GREY
 from remix.data.folder import normalisation_for
 from remix.data.intake import first_images, take_in
 from remix.deploy.step import renamed
-from remix.experiments.config import RunConfig, build_config, parse_assignments, read_preset, resolve
+from remix.experiments.config import DEFAULT_METHOD, RunConfig, build_config, parse_assignments, read_preset, resolve
 from remix.experiments.own_data import BASE, OwnData, size_for
 from remix.experiments.plan import divided, load_tasks
 
@@ -31,7 +31,7 @@ def own_run(
     test: Any = None,
     *,
     tasks: int | None = None,
-    method: str = "remix",
+    method: str = DEFAULT_METHOD,
     seed: int = 0,
     name: str = "mine",
     classes: Sequence[str] | None = None,

@@ -16,7 +16,7 @@ from remix.inversion.losses import TotalVariation
 from remix.inversion.phases import Phase
 from remix.inversion.pixels import check_normalisation, target_terms
 from remix.inversion.settings import PyramidSettings, Scale, Schedule
-from remix.inversion.statistics_losses import MomentDistance
+from remix.inversion.statistics_losses import MomentDistance, StatisticsKl
 from remix.inversion.targets import Targets
 from remix.inversion.terms import Term
 from remix.inversion.variables import Augmentation, TensorVariable
@@ -77,8 +77,10 @@ class _Plan:
         self.moving = replace(settings.augmentation, **arrival)  # type: ignore[arg-type]
         check_normalisation(self.still, channels)
         maps = [layer for layer in knowledge.layers.values() if layer.view.per_image]
+        layers = [*knowledge.moments, *maps]
+        distance = StatisticsKl(layers) if settings.statistics_form == "kl" else MomentDistance(layers, "square")
         self.statistics = [
-            Term("statistics", settings.statistics, MomentDistance([*knowledge.moments, *maps], "square")),
+            Term("statistics", settings.statistics, distance),
             *knowledge.prior_terms(settings.prior),
         ]
 

@@ -211,7 +211,9 @@ class PyramidSettings:
         scales: levels from small to large; the rate falls as half a cosine within each.
         polish: a last level without augmentation; None to leave it out.
         labels: weight of the cross-entropy; ``polish_labels`` during the polish.
-        statistics: weight of the mean square distance of statistics (sum over layers).
+        statistics: weight of the distance of statistics (sum over layers).
+        statistics_form: that distance: "square", as published, the mean square of means and variances; or "kl", their
+            divergence, which does not weigh a layer by the size of its numbers.
         variation: weight of mean |dx| + mean |dy|; ``polish_variation`` during the polish.
         augmentation: what the network sees; images are resized to the network's input size after it.
         mean: of the network's input normalisation, per channel; images are within 0..1 before it.
@@ -229,6 +231,7 @@ class PyramidSettings:
     labels: float = 1.0
     polish_labels: float = 20.0
     statistics: float = 1.0
+    statistics_form: Literal["square", "kl"] = "square"
     variation: float = 0.1
     polish_variation: float = 0.05
     augmentation: Augmentation = Augmentation(jitter=3, flip=0.5, rotation=10, shift=0.05, scale=0.05)

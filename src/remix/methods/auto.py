@@ -28,7 +28,7 @@ class Auto(Lda):
 
     def heads(self) -> Sequence[Exact]:
         """A linear discriminant, and ridge regression on random features."""
-        common = (self.first, self.blocks, self.rooted, self.minimum, self.removable)
+        common = (self.first, self.blocks, self.rooted, self.minimum, self.removable, self.rotations)
         lda = Lda(*common, self.covariance, self.shrinkage)
         settled = self.covariance != "auto" or self.shrinkage is not None
         return (lda,) if settled else (lda, Ranpac(*common))

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from remix.data import ImageDataset
-from remix.inversion import LayerwiseSettings, PriorSettings
+from remix.inversion import LayerwiseSettings, PriorSettings, Targets, random_labels
 from remix.learning.engine import Engine
 from remix.learning.feature_losses import feature_distillation
 from remix.learning.feature_maps import FeatureMlp
@@ -59,8 +59,7 @@ class Drift(Method):
         later: training of every later task, of everything as well.
         distillation: weight of the squared distance of features from the old model's, in units of their variance.
         blocks: of whose features the head is made: the "last", or in detail the last of every one of the network's
-            "stages", side by side. By default the latter, unless there are synthetic images, whose targets are of the
-            last block.
+            "stages", side by side.
         projector: whether that distance is of what a small network, learned beside, makes of the features.
         collapse: weight of the term that keeps the features of a batch from collapsing (AdaGauss); 0 for none.
         rotations: whether the first task is learned in four rotations, each of which makes classes of its own.
@@ -83,7 +82,7 @@ class Drift(Method):
     first: Training = FIRST
     later: Training = replace(FIRST, clip=1.0)  # without a limit, features ran away at this rate
     distillation: float = 1.0
-    blocks: Literal["last", "stages"] | None = None
+    blocks: Literal["last", "stages"] = "stages"
     projector: bool = False
     collapse: float = 0.0
     rotations: bool = False
@@ -105,8 +104,7 @@ class Drift(Method):
                 "views must be at least 1, distillation and collapse not negative, got "
                 f"{self.views}, {self.distillation} and {self.collapse}"
             )
-        if self._inverter is not None and self.blocks == "stages":  # it refuses numbers of samples that are none
-            raise ValueError("the targets of synthetic images are features of the last block: leave out blocks=stages")
+        _ = self._inverter  # refuses numbers of samples that are none
 
     @cached_property
     def _inverter(self) -> Remix | None:
@@ -152,8 +150,15 @@ class Drift(Method):
             )
 
     def dream(self, engine: Engine) -> TensorReplay | None:
-        """Synthetic images of the old classes, if they are wanted."""
-        return None if self._inverter is None else self._inverter.dream(engine)
+        """Synthetic images of the old classes, if they are wanted: of averages of the last block."""
+        if self._inverter is None:
+            return None
+        assert engine.memory.gaussians is not None
+        count = self.samples + self.samples_per_task * engine.tasks
+        labels = random_labels(range(engine.old_classes), count, engine.generator)
+        features = engine.memory.gaussians.sample(labels, engine.generator)
+        average = self._map(engine).last_average(features, engine.backbone.feature_dim)
+        return self._inverter.dream_of(engine, Targets(labels, average))
 
     def dream_work(self, tasks: int) -> tuple[int, int]:
         """As of `remix`."""
@@ -212,8 +217,7 @@ class Drift(Method):
             engine.memory.layers = merged_layers(engine, layers)
 
     def _map(self, engine: Engine) -> FeatureMap:
-        last = self.blocks == "last" or self._inverter is not None
-        return last_block(engine.backbone) if last else stage_ends(engine.backbone, engine.start)
+        return last_block(engine.backbone) if self.blocks == "last" else stage_ends(engine.backbone, engine.start)
 
     def _measured(self, features: Tensor, labels: Tensor) -> ClassGaussians:
         found = class_gaussians(features, labels, self.covariance != "diagonal")

@@ -16,6 +16,7 @@ from remix.learning.mistakes import most_mistaken
 from remix.learning.stage import Stage, Training
 from remix.methods.left_out import Judged, accuracy, judge
 from remix.methods.plain import FIRST, first_task
+from remix.methods.rotations import check_rotations
 from remix.methods.step_features import StepFeatures, block_sets, block_sizes, copies, spaced, stage_ends, step_features
 from remix.networks import Backbone, ExactHead, FeatureMap, Head, Pooling
 from remix.statistics import Calibration, ClassRecord, ClassSums, Familiarity, Scatter, ScatterKind
@@ -54,6 +55,7 @@ class Exact(Method):
         rooted: whether features are roots of unit length, instead of a choice.
         minimum: fewest images of a class that a step may have. The sums of a class of one image are its features.
         removable: keep the scatter of every class by itself, so that all that is kept of a class can be taken out.
+        rotations: whether that first task is learned in four rotations, each of which makes classes of its own.
 
     """
 
@@ -68,6 +70,7 @@ class Exact(Method):
     rooted: bool | None = None
     minimum: int = 1
     removable: bool = False
+    rotations: bool = False
 
     def __post_init__(self) -> None:
         if self.minimum < 1:
@@ -137,6 +140,8 @@ class Exact(Method):
 
     def check(self, backbone: Backbone, start: int = 0) -> None:
         """All of the network stays as it is, there are such blocks, and the last has not too many features."""
+        if self.rotations and self.first.epochs:
+            check_rotations(self.name, backbone, start)
         names = [block.name for block in backbone.blocks()]
         if 0 < start < len(names):
             raise ValueError(f"the method {self.name} freezes the whole network by itself: leave freeze (--freeze) out")
@@ -148,7 +153,7 @@ class Exact(Method):
 
     def stages(self, step: Step) -> list[Stage]:
         """None, but for the first classes of a network without weights."""
-        return first_task(self.first) if step == "first" else []
+        return first_task(self.first, self.rotations) if step == "first" else []
 
     def begin(self, engine: Engine) -> None:
         """Refuse sums that cannot be gone on with, and classes of too few images."""

@@ -12,6 +12,9 @@ from remix.inversion import PriorSettings
 from remix.learning.engine import Engine
 from remix.learning.method import Method, Step
 from remix.learning.stage import Batch, Losses, Stage, Training, Work
+from remix.methods.rotations import ROTATIONS, rotated
+from remix.methods.task_heads import task_head, turned_labels
+from remix.networks import Items
 
 __all__ = ["FIRST", "OneStage", "check_prior_kind", "everything", "first_task", "global_cross_entropy"]
 
@@ -19,9 +22,22 @@ FIRST = Training(200, 0.1, (80, 120))
 """Training of the first task of CIFAR-100, which is that of the upper bound too."""
 
 
-def first_task(training: Training) -> list[Stage]:
-    """Plain training of the first task, the same for every method."""
+def first_task(training: Training, rotations: bool = False) -> list[Stage]:
+    """Plain training of the first task, the same for every method; or in ``rotations``, each of which makes classes."""
+    if rotations:
+        return [Stage("first task", training, _turned_cross_entropy, ROTATIONS)]
     return [Stage("first task", training, global_cross_entropy)]
+
+
+def _turned_cross_entropy(engine: Engine) -> Work:
+    """The backbone and a head that is thrown away, by the cross-entropy over classes times rotations."""
+    head = task_head(engine, ROTATIONS)
+
+    def losses(batch: Batch) -> dict[str, Tensor]:
+        logits = head(engine.pooled(Items(rotated(batch.real.x))))
+        return {"cross-entropy": cross_entropy(logits, turned_labels(engine, batch.labels, ROTATIONS))}
+
+    return Work([*engine.learning(), head], losses)
 
 
 def global_cross_entropy(engine: Engine) -> Work:

@@ -163,11 +163,15 @@ class Pmi(Method):
 
     def dream(self, engine: Engine) -> TensorReplay:
         """Features of the old classes, then images in which the old model sees them."""
+        return self.dream_of(engine, self.targets(engine))
+
+    def dream_of(self, engine: Engine, targets: Targets) -> TensorReplay:
+        """Images in which the old model sees these features."""
         teacher = engine.teacher
         assert teacher is not None
         dream = invert_layerwise(
             self.knowledge(engine),
-            self.targets(engine),
+            targets,
             engine.generator,
             self.inversion,
             progress=engine.inversion_step,

@@ -36,7 +36,8 @@ def variants(scale: str) -> list[Variant]:
         presets = paper_numbers()["presets of table 2"]
         return [replace(variant, seeds=_PUBLISHED_SEED) for preset in presets for variant in _of_preset(preset)]
     main = ("finetune", "moe-adapter", _PMI, _REMIX)
-    cifar = [variant for variant in _of_preset("cifar100-vit-mini") if variant.name in main]
+    beside = (*main, "zs-clip", *_ANCHORS)
+    cifar = [variant for variant in _of_preset("cifar100-vit-mini", main) if variant.name in beside]
     return [*_of_preset("cub-vit-mini", main), *cifar]
 
 
