@@ -39,7 +39,7 @@ TAKES = ("data", "weights", "vit", "classes", "form", "dry_run")
 _CLASSES = {"mini": ("church", "garbage_truck", "golf_ball", "parachute"), "paper": tuple(PAPER_CLASSES)}
 # Side in pixels, images per class, steps of the longest phase.
 _SIZES = {"mini": (112, 4, 200), "paper": (224, 50, 2000)}
-_VIT_SIZES = {"mini": (112, 3, 40), "paper": (224, 50, 3000)}
+_VIT_SIZES = {"mini": (112, 4, 60), "paper": (224, 50, 3000)}
 _SHOWN = 6  # images of a class and prior in the figure, at most
 _WEIGHT = 4 * 5.0  # of the mean over the four maps: the paper's 5 of their sum
 _PRIORS: dict[PriorKind, str] = {
