@@ -12,6 +12,7 @@ from remix.methods import list_methods, method_class
 from remix.reproduce import efficiency, given_rows, sensitivity, table1, table2
 from remix.reproduce.needed_runs import Variant
 from remix.reproduce.published import LAST, paper_numbers, published_clip, published_last
+from remix.reproduce.targets import Reproduction
 from remix.support.text import as_csv
 
 METHODS = ("pmi", "remix")
@@ -64,6 +65,8 @@ def test_the_paper_s_table_is_shown_whole_and_named_for_what_it_is(tmp_path, mon
     write_run(tmp_path / "runs" / "f", "finetune")
     _, text = make("table1", tmp_path / "t", seeds="0")
     assert "Theirs, not ours: last accuracy" in text
+    assert "table1.png, table1_cost.png" in text
+    assert (tmp_path / "t" / "table1_cost.png").stat().st_size > 1000
     for row in ("ssre", "praka", "dcmi", "pmi without selection"):
         assert f"\n| {row} | " in text
     assert "| deepinversion | 20.48 ± 1.11 | 11.26 ± 0.46 | 5.63 ± 0.10 |  |  |  |" in text
@@ -246,3 +249,6 @@ def test_adapters_have_the_grid_of_clip_and_three_of_it_at_the_scale_mini(tmp_pa
     assert "8 runs to do" in text
     assert "weight 0.005 " in text
     assert sensitivity._theirs("cub200-clip-10") == " The paper's choice: 0.01."
+    half = ("data.images=16", "data.validation=0.5")  # a tenth of eight images would be none
+    assert sensitivity._held_out(Reproduction(tmp_path, preset="cub-vit-mini")) == half
+    assert sensitivity._held_out(Reproduction(tmp_path, preset="digits")) == ("data.validation=0.1",)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from remix.experiments.compare import Comparison, comparison_cells, run_rows
@@ -17,6 +19,8 @@ from remix.reproduce.targets import Listener, Reproduction
 from remix.support.text import as_markdown
 
 __all__ = ["MethodsTable", "make_table"]
+
+_LINE = 0.035  # height of a name, of a panel's
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,8 @@ def make_table(table: MethodsTable, variants: Sequence[Variant], wanted: Reprodu
     ]
     tables = [_part(table, name, found) for name, found in parts.items()]
     text = "\n\n".join([scale_sentence(wanted, runs), *tables, _paper_table(table)])
-    write_results(wanted, table.name, runs, rows, text, _figure(table, parts, runs), listener)
+    costs = {f"{table.name}_cost": _costs(parts)}
+    write_results(wanted, table.name, runs, rows, text, _figure(table, parts, runs), listener, costs)
     return complete
 
 
@@ -121,3 +126,40 @@ def _figure(table: MethodsTable, parts: dict[str, Comparison], runs: Sequence[Ne
     for panel in panels[len(parts) :]:
         panel.set_visible(False)
     return figure
+
+
+def _costs(parts: Mapping[str, Comparison]) -> Figure:
+    """A panel per benchmark: last accuracy against processor minutes, both means over seeds, a point per method."""
+    columns = min(2, len(parts))
+    rows = -(-len(parts) // columns)
+    figure = new_figure(5.4 * columns, 3.8 * rows)
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    for panel, (name, found) in zip(panels, parts.items(), strict=False):
+        points = {}
+        for method, by_seed in found.summaries.items():
+            if runs := [run for run in by_seed.values() if run.get("processor_minutes")]:
+                minutes = fmean(run["processor_minutes"] for run in runs)
+                points[method] = minutes, fmean(run["metrics"]["last_accuracy_macro"] for run in runs)
+                panel.plot(*points[method], "o", ms=5, color=colour_of(method))
+        panel.set_xscale("log")
+        panel.margins(x=0.3, y=0.1)
+        _named(panel, points)
+        tidy(panel, name, "processor minutes of a run", "last accuracy, %")
+    for panel in panels[len(parts) :]:
+        panel.set_visible(False)
+    return figure
+
+
+def _named(panel: Axes, points: Mapping[str, tuple[float, float]]) -> None:
+    """Write names beside points, each as much higher as it takes to be clear of those below."""
+    panel.autoscale_view()  # else the limits are not yet those of the points
+    to_axes = panel.transData + panel.transAxes.inverted()
+    taken: list[tuple[float, float, float]] = []
+    for name, point in sorted(points.items(), key=lambda item: item[1][1]):
+        x, y = (float(one) for one in to_axes.transform(point))
+        x, y, width = x + 0.015, y - 0.01, 0.015 * len(name)
+        for left, right, at in sorted(taken, key=lambda one: one[2]):
+            if left < x + width and x < right and abs(at - y) < _LINE:
+                y = at + _LINE
+        taken.append((x, x + width, y))
+        panel.text(x, y, name, transform=panel.transAxes, fontsize=7)

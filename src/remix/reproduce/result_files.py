@@ -46,19 +46,22 @@ def write_results(
     text: str,
     figure: Figure,
     listener: Listener,
+    more: Mapping[str, Figure] | None = None,
 ) -> None:
     """Write NAME.md, NAME.csv, NAME.png and report.html into the folder of the target, and show the table.
 
-    Runs that rows stand for are not on the page.
+    Runs that rows stand for are not on the page. Figures besides the first have names of their own.
     """
+    figures = {name: figure, **(more or {})}
     wanted.out.mkdir(parents=True, exist_ok=True)
     columns = list(dict.fromkeys(column for row in rows for column in row))  # of all; a row may lack some
     write_text(wanted.out / f"{name}.csv", as_csv([{column: row.get(column) for column in columns} for row in rows]))
     write_text(wanted.out / f"{name}.md", text + "\n")
-    with written_whole(wanted.out / f"{name}.png") as file:
-        figure.savefig(file, format="png", dpi=120)
+    for title, drawn in figures.items():
+        with written_whole(wanted.out / f"{title}.png") as file:
+            drawn.savefig(file, format="png", dpi=120)
     listener.say(text)
-    written = [f"{name}.{kind}" for kind in ("md", "csv", "png")]
+    written = [f"{name}.md", f"{name}.csv", *(f"{title}.png" for title in figures)]
     folders = [run.job.folder for run in runs if not run.rows]
     if folders:
         for line in write_report(folders, wanted.out / "report.html", wanted.data):

@@ -22,14 +22,13 @@ __all__ = ["TAKES", "reproduce"]
 TAKES = (*needed_runs.TAKES, "preset")
 _PRESET = {"mini": "digits", "paper": "cifar100-10"}
 _SEEDS = {"mini": "0", "paper": ""}
-_VALIDATION = "data.validation=0.1"
 _DECIDES = "last_accuracy_macro"
 Rows = Sequence[dict[str, Any]]
 
 
 def reproduce(wanted: Reproduction, listener: Listener) -> bool:
     """See `remix.reproduce`."""
-    searched = [_variant(wanted, weight, _VALIDATION) for weight in (0.0, *_grid(wanted))]
+    searched = [_variant(wanted, weight, *_held_out(wanted)) for weight in (0.0, *_grid(wanted))]
     runs, complete = need_runs(wanted, searched, listener, tuple(METRICS))
     if wanted.dry_run:
         listener.say("then, of every seed, one run on the test images with the weight that is chosen, and one without")
@@ -51,10 +50,20 @@ def reproduce(wanted: Reproduction, listener: Listener) -> bool:
 
 def _grid(wanted: Reproduction) -> Sequence[float]:
     """The paper's, of ResNets or of CLIP; of the latter at the scale mini its ends, and its choice for CUB-200."""
-    preset = wanted.preset or _PRESET[wanted.scale]
-    clip = getattr(resolve(preset, method="remix").settings, "setting", "") == "clip"
+    clip = _transformer(wanted)
     grid: list[float] = paper_numbers()["lambda"]["grid, CLIP" if clip else "grid, ResNet-32"]
     return [grid[0], 0.01, grid[-1]] if clip and wanted.scale == "mini" else grid
+
+
+def _held_out(wanted: Reproduction) -> tuple[str, ...]:
+    """What tells weights apart: a tenth of the training images; where a class has eight to learn from, eight more."""
+    few = _transformer(wanted) and wanted.scale == "mini"
+    return ("data.images=16", "data.validation=0.5") if few else ("data.validation=0.1",)
+
+
+def _transformer(wanted: Reproduction) -> bool:
+    preset = wanted.preset or _PRESET[wanted.scale]
+    return getattr(resolve(preset, method="remix").settings, "setting", "") == "clip"
 
 
 def _variant(wanted: Reproduction, weight: float, *settings: str) -> Variant:
