@@ -26,7 +26,7 @@ demo: $(VENV)/.native  ## learn digits task after task, by fine-tuning and with 
 	@echo
 	@echo "Open $(CURDIR)/demo-output/report.html in a browser. Then try"
 	@echo "  ./remix dream demo-output/digits-remix-seed0/model.remix --classes 3,7 --count 8 --out dreams.png"
-	@echo "  ./remix methods            the other methods; ./remix run digits --method lda runs one"
+	@echo "  ./remix run digits         lda, an exact head on the network of the first task; ./remix methods lists others"
 	@echo "  make demo SEEDS=3          the same with three seeds"
 
 check: lint $(VENV)/.test  ## ruff, mypy and the fast tests: two minutes on two cores
