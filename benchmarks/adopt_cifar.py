@@ -117,15 +117,14 @@ def steps(
 def row(learner: remix.Learner, test: ImageDataset, old: int, began: float) -> dict[str, Any]:
     """Accuracy on all test images of the classes so far, of the old ones and of the new ones, in percent."""
     known = len(learner.classes)
-    counts = learner.evaluate(first(test, range(known), 100)).counts
-    right, images = counts.diagonal(), counts.sum(1)
+    found = learner.evaluate(first(test, range(known), 100))
 
-    def share(labels: slice) -> float | None:
-        total = int(images[labels].sum())
-        return round(100 * int(right[labels].sum()) / total, 1) if total else None
+    def share(labels: range) -> float | None:
+        images, right = (sum(part) for part in zip((0, 0), *map(found.of_class, labels), strict=True))
+        return round(100 * right / images, 1) if images else None
 
     return {
-        "classes": known, "all": share(slice(0, known)), "old": share(slice(0, old)), "new": share(slice(old, known)),
+        "classes": known, "all": share(range(known)), "old": share(range(old)), "new": share(range(old, known)),
         "processor_seconds": round(time.process_time() - began, 1),
     }  # fmt: skip
 
