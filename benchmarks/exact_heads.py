@@ -106,14 +106,11 @@ class Table:
         self.seconds = round(time.process_time() - began, 1)
 
     @classmethod
-    def of(cls, typed: argparse.Namespace) -> tuple[Table, Splits]:
-        """With the photographs that it is of, by `bird_options`."""
-        weights = typed.data / WEIGHTS if typed.network == "resnet34" else None
-        network = open_network(typed.network, None, weights, typed.size)
-        splits = (
-            cifar(typed.data, typed.size) if typed.of == "cifar100" else cub200(typed.data, size=typed.size, lazy=False)
-        )
-        return cls(network, splits), splits
+    def of(cls, root: Path, size: int, network: str = "resnet34", data: str = "cub200") -> tuple[Table, Splits]:
+        """With the photographs that it is of."""
+        opened = open_network(network, None, root / WEIGHTS if network == "resnet34" else None, size)
+        splits = cifar(root, size) if data == "cifar100" else cub200(root, size=size, lazy=False)
+        return cls(opened, splits), splits
 
     def _features(self, data: ImageDataset) -> dict[int, Tensor]:
         normalise = self.network.preprocessing.normalisation.normalise

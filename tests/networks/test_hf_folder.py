@@ -112,6 +112,8 @@ def test_a_size_that_patches_do_not_fit_into_is_refused(vit):
 
 
 def test_what_is_no_such_folder_is_refused_in_one_sentence(tmp_path, vit):
+    with pytest.raises(ValueError, match="hf: is followed by a transformers folder"):
+        open_network("hf:")
     with pytest.raises(FileNotFoundError, match=r"there is no folder '\./nowhere'"):
         open_network("hf:./nowhere")
     with pytest.raises(ValueError, match=r"it has no config\.json"):

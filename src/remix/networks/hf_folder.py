@@ -181,6 +181,8 @@ def load_pretrained(loader: Any, place: str, config: Any, optional: str | None =
 def _folder(place: str) -> Path | None:
     """The folder that is meant, checked, or None for a name on the hub."""
     folder = Path(place)
+    if not place:
+        raise ValueError("hf: is followed by a transformers folder, or NAME/MODEL of the hub")
     if not folder.is_dir():
         if place.startswith((".", "/", "~")) or place.count("/") != 1:
             raise FileNotFoundError(
