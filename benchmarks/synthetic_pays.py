@@ -35,6 +35,8 @@ _PRIOR = "settings.inversion.prior"
 _MANY = ("settings.samples=1600", "settings.samples_per_task=800")
 ROWS: dict[str, tuple[str, ...]] = {
     "none": (),
+    "none, features held 4 times as strongly": ("settings.distillation=4",),
+    "none, features held 16 times as strongly": ("settings.distillation=16",),
     "held": ("settings.distil_on=both",),
     "witnesses": ("settings.witnesses=both",),
     "witnesses alone": ("settings.witnesses=synthetic",),
