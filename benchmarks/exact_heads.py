@@ -127,9 +127,9 @@ class Table:
         last = self.network.backbone.blocks()[-1].name
         return replace(method, blocks=(last,)) if "last block" in name else method  # type: ignore[call-arg]
 
-    def at(self, part: str, places: Tensor, blocks: Sequence[int]) -> Tensor:
+    def at(self, part: str, places: Tensor, at: Pooling) -> Tensor:
         """Of some photographs and blocks, side by side."""
-        return torch.cat([self.rows[part][block][places] for block in blocks], 1)
+        return torch.cat([self.rows[part][block][places] for block in at.blocks], 1)
 
 
 def cifar(root: Path, size: int) -> Splits:
@@ -182,11 +182,10 @@ def learn_step(
 
 
 def looked_up(
-    table: Table, places: Tensor, labels: Tensor, engine: Engine, data: ImageDataset, blocks: Sequence[int],
-    sizes: Sequence[int],
-) -> StepFeatures:  # fmt: skip
+    table: Table, places: Tensor, labels: Tensor, engine: Engine, data: ImageDataset, at: Pooling, sizes: Sequence[int]
+) -> StepFeatures:
     """In place of a pass through the network."""
-    return StepFeatures(table.at("train", places, blocks), labels, tuple(blocks), tuple(sizes))
+    return StepFeatures(table.at("train", places, at), labels, at.blocks, tuple(sizes))
 
 
 def answers(engine: Engine, table: Table, places: Tensor) -> Tensor:
@@ -199,7 +198,7 @@ def answers(engine: Engine, table: Table, places: Tensor) -> Tensor:
 
 def probed(table: Table, places: Tensor, labels: Tensor, tested: Tensor) -> Tensor:
     """The answers of a logistic regression on the last block's features, scaled, with a squared penalty of 0.01 / 2."""
-    last = table.blocks[-1:]
+    last = Pooling((table.blocks[-1],))
     x, unseen = table.at("train", places, last), table.at("test", tested, last)
     mean, std = x.mean(0), x.std(0) + 1e-6
     weight = torch.zeros(int(labels.max()) + 1, x.shape[1] + 1, requires_grad=True)
