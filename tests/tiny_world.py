@@ -11,6 +11,7 @@ from tiny_runs import COMMON, SETTINGS
 from written_runs import write_run
 
 from remix.cli import main
+from remix.experiments.config import DEFAULT_METHOD
 
 OLD = ("apple", "bear", "church", "golf_ball", "tench")
 NEW = ("cat", "dog")
@@ -86,7 +87,7 @@ def shortened(words: list[str]) -> list[str]:
     elif name in ("dream", "audit"):
         more += ["--steps", "2", "--count", "1"]
     elif name == "run" and "--dry-run" not in words:
-        method = words[words.index("--method") + 1] if "--method" in words else "remix"
+        method = words[words.index("--method") + 1] if "--method" in words else DEFAULT_METHOD
         small = ["network.options.width=2", "batch_size=8"] if Path(words[2]).is_dir() else [*COMMON, *FEWER]
         more += ["--set", *small, *SETTINGS[method]]
     elif name == "sweep":

@@ -172,7 +172,7 @@ def test_a_mistake_is_one_sentence(typed, said):
 
 
 def test_settings_of_another_method_than_the_default_are_told_what_is_missing():
-    with pytest.raises(SettingError, match=r"no setting 'samples'.* No method was named, so it is lda: --method names"):
+    with pytest.raises(SettingError, match=r"no setting 'samples'.*; no method was named, so it is lda"):
         build_config(read_preset("digits"), assignments={"settings.samples": 7})
 
 

@@ -12,13 +12,11 @@ from tiny_transformer import PlainConvolutions, TinyTransformer
 
 from remix.data import ImageDataset, Normalisation, Task
 from remix.learning import Engine, Method
-from remix.learning.stage import Batch, Training
+from remix.learning.stage import Training
 from remix.learning.trainer import Monitor
 from remix.methods import create_method
 from remix.methods.exact import LEFT_OUT
-from remix.methods.rotations import rotated
 from remix.methods.step_features import block_sets, block_sizes, stage_ends
-from remix.methods.task_heads import TASK_HEAD
 from remix.networks import Backbone, Classifier, LinearHead, create_backbone
 from remix.networks.views import TOKEN_CHANNELS
 
@@ -122,32 +120,6 @@ def test_a_network_without_weights_is_trained_with_the_first_classes_only(name):
     assert not torch.equal(trained["convolutions.0.conv.weight"], drawn["backbone.convolutions.0.conv.weight"])
     engine.learn(stream[1])
     assert all(torch.equal(tensor, trained[key]) for key, tensor in engine.backbone.state_dict().items())
-
-
-def test_the_first_classes_may_be_learned_in_four_rotations():
-    stream = tiny_stream()
-    backbone = network()
-    method = create_method("lda", first=Training(2, 0.05), rotations=True)
-    engine = Engine(Classifier(backbone, LinearHead(backbone.feature_dim)), method, stream.normalisation)
-    engine.present = stream[0].train
-    engine._prepare(stream[0])
-    work = method.stages("first")[0].start(engine)
-    real, labels = next(iter(engine.images(stream[0].train)))
-    backbone.eval()
-    with torch.no_grad():
-        found = work.losses(Batch(real, labels, None))["cross-entropy"]
-        logits = engine.modules[TASK_HEAD](backbone.pooled(rotated(real.x))).log_softmax(1)
-    classes = int(labels.max()) + 1
-    wanted = [int(label) + classes * turn for turn in range(4) for label in labels]
-    naive = -sum(float(row[label]) for row, label in zip(logits, wanted, strict=True)) / len(wanted)
-    assert float(found) == pytest.approx(naive, rel=1e-4)
-    engine.done = 1
-    engine.learn(stream[0])
-    assert engine.student.head.num_classes == classes
-    assert method.stages("first")[0].passes == 4
-    wide = create_backbone("resnet20", width=4, input_shape=(1, 8, 6))
-    with pytest.raises(ValueError, match="the method lda turns images by 90 degrees"):
-        method.check(wide)
 
 
 @pytest.mark.parametrize("name", HEADS)

@@ -84,7 +84,7 @@ def run(
         remix run cifar100-mini --data ~/data --out runs/mini --resume
         remix run digits --log tensorboard
         remix run digits --test-every 5
-        remix run cifar100-10 --tasks 20 --dry-run --set settings.samples=1000
+        remix run cifar100-10 --tasks 20 --dry-run --method remix --set settings.samples=1000
     """
     from pathlib import Path
 

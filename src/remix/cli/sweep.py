@@ -43,7 +43,7 @@ def sweep(
 
     Examples:
         remix sweep digits --set method=finetune,remix --seeds 0-4 --jobs 2
-        remix sweep cifar100-mini --data ~/data --set settings.inversion.prior.weight=0.1,0.5 --validation
+        remix sweep cifar100-mini --data ~/data --set method=remix settings.inversion.prior.weight=0.1,0.5 --validation
         remix sweep cifar100-10 --seeds 1-5 --jobs 5 --cluster --slurm timeout_min=1440 gpus_per_node=1
     """
     import shlex

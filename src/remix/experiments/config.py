@@ -36,8 +36,7 @@ __all__ = [
     "resolve",
 ]
 
-DEFAULT_METHOD = "lda"
-"""Of a run that names none: the best at every scale that was measured here (docs/results.md)."""
+DEFAULT_METHOD = "lda"  # of a run that names none: the best at every scale that was measured (docs/results.md)
 
 Accelerator = Literal["auto", "cpu", "cuda", "mps"]
 Precision = Literal["32", "bf16-mixed"]
@@ -239,13 +238,12 @@ def build_config(values: Mapping[str, Any], *, assignments: Mapping[str, Any] | 
             f"these settings are of method {shown(given['method'])} and mean nothing to {shown(name)}: "
             "leave --method out, or begin with a preset"
         )
-    typed = changes.pop("settings", {})
+    layers = [by_method.get(str(name)) or {}, given.pop("settings", {}), changes.pop("settings", {})]
     try:
-        settings = _method_settings(kind, [by_method.get(str(name)) or {}, given.pop("settings", {}), typed])
+        settings = _method_settings(kind, layers)
     except SettingError as error:
-        if typed and "method" not in changes and "method" not in given:
-            raise SettingError(f"{error}. No method was named, so it is {name}: --method names another") from None
-        raise
+        why = "" if "method" in {*changes, *given} else f"; no method was named, so it is {name}"
+        raise SettingError(f"{error}{why}") from None
     start = RunConfig(DataConfig(), NetworkConfig(), None, 128, str(name), settings)
     try:
         for layer in (given, changes):
@@ -379,11 +377,8 @@ def _read_preset(name: str) -> dict[str, Any]:
     elif name in presets:
         values = parse_yaml(presets[name].read_text())
     else:
-        hint, known = did_you_mean(name, presets), ", ".join(presets)
-        raise SettingError(
-            f"there is no preset {shown(name)}{hint}; there are: {known}; or give a file NAME.yaml, or a folder of "
-            "images"
-        )
+        known = f"{', '.join(presets)}; or give a file NAME.yaml, or a folder of images"
+        raise SettingError(f"there is no preset {shown(name)}{did_you_mean(name, presets)}; there are: {known}")
     if not isinstance(values, Mapping):
         raise SettingError(f"{printable(name)} must hold settings as key: value")
     return dict(values)
