@@ -361,7 +361,7 @@ class Classifier(nn.Module):
             raise ValueError(
                 f"the backbone gives features of length {backbone.feature_dim}, the head takes {head.feature_dim}"
             )
-        self.backbone = backbone.to(memory_format=torch.channels_last)
+        self.backbone: Backbone = backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.head = head
 
     def pooled(self, x: Tensor, start: int = 0) -> Tensor:

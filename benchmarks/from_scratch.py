@@ -1,12 +1,12 @@
-"""Where synthetic images pay: the method drift with them and without, everything else the same.
+"""What raises a network that learns from scratch: the method drift, one change at a time, and lda beside it.
 
-    python -m benchmarks.synthetic_pays --data DIR --rows none,held --seeds 10
-    python -m benchmarks.synthetic_pays --data DIR --group tiny --rows none,both --seeds 10,11,12
+    python -m benchmarks.from_scratch --data DIR --rows none,held --seeds 10
+    python -m benchmarks.from_scratch --data DIR --group tiny --rows none,both --seeds 10,11,12
 
-A row of a group is the same run with other settings (`ROWS`). Rows share their first task, which is learned once a
-seed, so that later tasks are what differs. Accuracy is of validation images, and beside it that of a head on the real
-features of all classes (the oracle), which tells what the network lost. The JSON file is written after every row; what
-it holds already is not run again.
+A row of a group is the same run with other settings (`ROWS`): with synthetic images, held or as witnesses of the drift,
+or with other training. Rows with the same first task learn it once a seed, so that later tasks are what differs.
+Accuracy is of validation images, and beside it that of a head on the real features of all classes (the oracle), which
+tells what the network lost. The JSON file is written after every row; what it holds already is not run again.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ _PRIOR = "settings.inversion.prior"
 _MANY = ("settings.samples=1600", "settings.samples_per_task=800")
 ROWS: dict[str, tuple[str, ...]] = {
     "none": (),
-    "none, features held 4 times as strongly": ("settings.distillation=4",),
-    "none, features held 16 times as strongly": ("settings.distillation=16",),
     "held": ("settings.distil_on=both",),
     "witnesses": ("settings.witnesses=both",),
     "witnesses alone": ("settings.witnesses=synthetic",),
@@ -53,13 +51,29 @@ ROWS: dict[str, tuple[str, ...]] = {
             "dense": (f"{_PRIOR}.kind=dense",),
         }.items()
     },
+    "features held 4 times as strongly": ("settings.distillation=4",),
+    "features held 16 times as strongly": ("settings.distillation=16",),
+    "features held through a projector": ("settings.projector=true",),
+    "BatchNorm held": ("settings.batchnorm=held",),
+    "anti-collapse": ("settings.collapse=1", "settings.covariance=dense", "settings.blocks=last"),
+    "last block alone": ("settings.blocks=last",),
+    "map by an MLP": ("settings.map=mlp",),
+    "later rate 0.02": ("settings.later.lr=0.02",),
+    "rotations": ("settings.rotations=true",),
+    "lda": ("method=lda",),
+    "lda, rotations": ("method=lda", "settings.rotations=true"),
+    "ranpac": ("method=ranpac",),
 }  # fmt: skip
-"""Words of --set over the preset's settings of drift, by name."""
+"""Words of --set over the preset's settings, of drift unless another method is named, by name."""
+
+_OF_FIRST = ("method=", "settings.rotations=", "settings.collapse=")
+"""Words that change the first task."""
 
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "cifar": ("cifar100-mini", ("data.classes=12", "data.tasks=3")),
     "first 12": ("cifar100-mini", ("data.classes=20", "data.first=12", "data.tasks=3")),
     "tiny": ("tiny-mini", ("data.classes=12", "data.tasks=3")),
+    "five tasks": ("cifar100-mini", ()),
 }
 """Preset and words of --set."""
 
@@ -93,7 +107,7 @@ def main() -> None:
     parser.add_argument("--rows", default="none,held,witnesses,both", help="names of rows, separated by commas; or all")
     parser.add_argument("--seeds", default="10")
     parser.add_argument("--precision", default="32", choices=("32", "bf16-mixed"))
-    parser.add_argument("--out", type=Path, default=Path("docs/bench/synthetic_pays.json"))
+    parser.add_argument("--out", type=Path, default=Path("docs/bench/from_scratch.json"))
     typed = parser.parse_args()
     wanted = list(ROWS) if typed.rows == "all" else _named(typed.rows)
     for seed in map(int, typed.seeds.split(",")):
@@ -104,13 +118,13 @@ def main() -> None:
 
 
 def learn_rows(names: Sequence[str], key: dict[str, Any], data: str | None, out: Path) -> None:
-    """Rows of one seed, from one first task."""
-    begun: dict[str, Any] = {}
+    """Rows of one seed, from as few first tasks as there are."""
+    begun: dict[tuple[str, ...], dict[str, Any]] = {}
     for name in names:
-        run = of_row(name, key, data)
-        if not begun:
-            begun = first_task(run)
-        row = {**key, "row": name, "words": list(ROWS[name]), **learned(run, begun)}
+        run, first = of_row(name, key, data), tuple(word for word in ROWS[name] if word.startswith(_OF_FIRST))
+        if first not in begun:
+            begun[first] = first_task(run)
+        row = {**key, "row": name, "words": list(ROWS[name]), **learned(run, begun[first])}
         write_text(out, json.dumps({"rows": [*rows_of(out), row]}, indent=1) + "\n")
         print(json.dumps(row), flush=True)
 
@@ -119,8 +133,8 @@ def of_row(name: str, key: dict[str, Any], data: str | None) -> _Run:
     """The run of a row, and its tasks."""
     preset, words = GROUPS[key["group"]]
     config = resolve(
-        preset, method="drift", seed=key["seed"], precision=key["precision"], validation=data is not None,
-        assignments=[*words, *ROWS[name]],
+        preset, seed=key["seed"], precision=key["precision"], validation=data is not None,
+        assignments=["method=drift", *words, *ROWS[name]],
     )  # fmt: skip
     return _Run(config, load_tasks(config.data, data))
 
@@ -161,7 +175,7 @@ def learned(run: _Run, begun: dict[str, Any]) -> dict[str, Any]:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Markdown: a row a line, by group; differences to no synthetic images over the seeds that both have."""
+    """Markdown: a row a line, by group; differences to the row none over the seeds that both have."""
     lines = []
     for group, name in dict.fromkeys((row["group"], row["row"]) for row in rows):
         mine = {row["seed"]: row for row in rows if (row["group"], row["row"]) == (group, name)}
@@ -173,7 +187,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         )
         gain = "" if name == "none" or not gains else f"{spread(gains)}" if len(gains) > 1 else f"{gains[0]:+.2f}"
         lines.append([group, name, str(len(mine)), str(accuracy), gain, str(oracle), f"{minutes.mean:.1f}"])
-    heads = ["group", "synthetic images", "seeds", "last accuracy", "less none", "oracle", "processor minutes"]
+    heads = ["group", "row", "seeds", "last accuracy", "less none", "oracle", "processor minutes"]
     return as_markdown(heads, lines, left=2)
 
 
