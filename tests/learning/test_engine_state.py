@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny import DRIFTING, tiny_engine, tiny_stream
+from tiny import DRIFTING, tiny_engine, tiny_method, tiny_stream, tiny_student
 
 from remix.data import Task, TaskStream
 from remix.learning.engine import Engine
@@ -53,6 +53,27 @@ def test_every_method_goes_on_with_the_same_bits(name, tmp_path):
         assert found == record
         assert tensors.keys() == expected.keys()
         assert [key for key in tensors if not torch.equal(tensors[key], expected[key])] == []
+
+
+@pytest.mark.parametrize("name", ["zs-clip", "attriclip", "lda on trained weights"])
+def test_a_network_that_never_learns_is_held_once_and_not_saved(name, tmp_path):
+    stream, method = tiny_stream(15), tiny_method(name.partition(" ")[0]).on_trained()
+    engine = Engine(tiny_student(method, 0), method, stream.normalisation, batch_size=32)
+    engine.learn(stream[0])
+    held, saved = [], []
+
+    def look() -> None:
+        held.append(engine.teacher)
+        saved.append(engine_tensors(engine)[0])
+
+    engine.learn(stream[1], look)
+    assert held[0] is not None
+    theirs = {id(parameter) for parameter in held[0].backbone.parameters()}
+    assert theirs == {id(parameter) for parameter in engine.backbone.parameters()}
+    names = {
+        f"{part}/backbone.{key}" for part in ("student", "teacher") for key, _ in engine.backbone.named_parameters()
+    }
+    assert all(names.isdisjoint(tensors) for tensors in saved)
 
 
 def test_a_state_of_another_method_or_network_is_refused(tmp_path):

@@ -148,7 +148,7 @@ class Engine:
 
     def learning(self) -> list[nn.Module]:
         """The modules of the backbone that may change."""
-        return self.backbone.trainable(self.start)
+        return self.backbone.trainable(self.start) if self.method.trains else []
 
     def module(self, name: str, make: Callable[[], Module]) -> Module:
         """A module that belongs to the present task besides the student, saved with it; made when first asked for."""

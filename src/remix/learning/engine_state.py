@@ -135,8 +135,9 @@ def _restore(
 
 
 def _frozen(engine: Engine) -> dict[str, Tensor]:
-    """Parameters of the student that no method changes: around adapters. Who begins the run anew has them."""
-    learning = {id(parameter) for module in engine.backbone.trainable() for parameter in module.parameters()}
+    """Parameters of the student that never change: around adapters, or all. Who begins the run anew has them."""
+    trainable = engine.backbone.trainable() if engine.method.trains else []
+    learning = {id(parameter) for module in trainable for parameter in module.parameters()}
     return {
         f"backbone.{name}": parameter
         for name, parameter in engine.backbone.named_parameters()

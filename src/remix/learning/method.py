@@ -70,6 +70,11 @@ class Method(ABC):
     carried: ClassVar[tuple[str, ...]] = ()
     """Names of modules that are kept from task to task."""
 
+    @property
+    def trains(self) -> bool:
+        """Whether anything within the network ever learns; if not, teachers share all of it and no state holds it."""
+        return True
+
     @classmethod
     def of(cls, setting: str) -> Self:
         """The method with the settings of this name.

@@ -41,6 +41,11 @@ class AttriClip(Method):
     keys: float = 0.7
     apart: float = 0.3
 
+    @property
+    def trains(self) -> bool:
+        """No: prompts are the head's."""
+        return False
+
     def head_kind(self, asked: str) -> str:
         """Its own, in the place of a text head."""
         if asked not in ("text", AttributeHead.kind):

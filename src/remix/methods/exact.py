@@ -126,6 +126,11 @@ class Exact(Method):
 
     # --- as a method ---
 
+    @property
+    def trains(self) -> bool:
+        """With the first classes of a network without weights."""
+        return bool(self.first.epochs)
+
     def head_kind(self, asked: str) -> str:
         """Its own, in the place of any other: the names of classes tell it nothing."""
         return super().head_kind("linear" if asked == "text" else asked)

@@ -20,6 +20,11 @@ class ZsClip(Method):
     transformers: ClassVar[bool] = True
     by_steps: ClassVar[bool] = False
 
+    @property
+    def trains(self) -> bool:
+        """No."""
+        return False
+
     def head_kind(self, asked: str) -> str:
         """Of texts."""
         if asked != "text":
