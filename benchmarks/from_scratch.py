@@ -60,9 +60,11 @@ ROWS: dict[str, tuple[str, ...]] = {
     "map by an MLP": ("settings.map=mlp",),
     "later rate 0.02": ("settings.later.lr=0.02",),
     "rotations": ("settings.rotations=true",),
-    "lda": ("method=lda",),
-    "lda, rotations": ("method=lda", "settings.rotations=true"),
-    "ranpac": ("method=ranpac",),
+    **{
+        f"{head}{name}": (f"method={head}", *words)
+        for head in ("lda", "ranpac", "fecam")
+        for name, words in (("", ()), (", rotations", ("settings.rotations=true",)))
+    },
 }  # fmt: skip
 """Words of --set over the preset's settings, of drift unless another method is named, by name."""
 
