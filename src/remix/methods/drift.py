@@ -247,7 +247,9 @@ class Drift(Method):
             engine.notes.append(
                 f"the drift of {dim} features was told by {count} images, too few for an mlp: it is the affine map"
             )
-        return drawn_through(known, fit_mlp_drift(before, after, engine.generator), _DRAWS, engine.generator)
+        found = fit_mlp_drift(before, after, engine.generator)
+        moved = drawn_through(known, found, _DRAWS, engine.generator)
+        return moved.moved(fit_shift(before, before)._replace(residual=found.residual))  # goes nowhere, and widens
 
     def _kept(self, gaussians: ClassGaussians) -> ClassGaussians:
         if self.covariance == "tied":

@@ -86,6 +86,13 @@ class Exact(Method):
     def strengths(self, x: Tensor) -> Sequence[float]:
         """Of shrinkage or penalty for features (N, D), to choose from; the middle one where nothing can be told."""
 
+    def reckoned(self, within: Tensor) -> Sequence[float]:
+        """The strength that deviations (N, D) of features from their class's mean call for, in a sequence, or none.
+
+        It is taken where a network learned from these images: leaving out one that it knows tells little.
+        """
+        return ()
+
     @abstractmethod
     def tried(self, mean: Tensor, strengths: Sequence[float], x: Tensor, labels: Tensor, scored: Tensor) -> Tensor:
         """Scores (strengths, M, K) of those images (M,) that are asked for, each by a head of all images but itself."""
@@ -253,6 +260,8 @@ class Exact(Method):
                 x = found.through(map)
                 sums = ClassSums.of(x, found.labels, "none")
                 strengths, labels = self.strengths(x), sums.rows(found.labels)
+                if self.first.epochs:
+                    strengths = self.reckoned(x - sums.mean[labels]) or strengths
                 judged = Judged(len(strengths) // 2, 0.0, 1.0)
                 scored = _scored(sums, labels, len(strengths))
                 if len(scored):

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, get_args
 
 from torch import Tensor
 
-from remix.methods.discriminant import Discriminant, discriminants_left_out
+from remix.methods.discriminant import Discriminant, discriminants_left_out, reckoned_shrinkage
 from remix.methods.exact import Exact, Solved
 from remix.methods.registry import method
 from remix.networks import ExactLinearHead, FeatureMap, Head
@@ -72,6 +72,12 @@ class Lda(Exact):
         if self.covariance == "diagonal":
             return (1.0,)
         return _GRID if self.shrinkage is None else (self.shrinkage,)
+
+    def reckoned(self, within: Tensor) -> Sequence[float]:
+        """By how sure so many images are of correlations."""
+        if self.covariance == "diagonal" or self.shrinkage is not None:
+            return ()
+        return (reckoned_shrinkage(within.T @ within, len(within)),)
 
     def settled(self, strength: float, kind: ScatterKind) -> float:
         """Blocks for a Laplace covariance are chosen by the matrix that it is fitted to; the fit shrinks by itself."""

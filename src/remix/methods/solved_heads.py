@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
 from remix.laplace.normal import standard_normal
-from remix.methods.discriminant import Discriminant
+from remix.methods.discriminant import Discriminant, reckoned_shrinkage
 from remix.networks import Backbone, ExactHead, ExactLinearHead, ExactQuadraticHead, FeatureMap
 from remix.statistics import ClassGaussians
 
@@ -21,7 +21,6 @@ SolvedKind = Literal["linear", "discriminant", "bayes"]
 
 _DRAWS = 400  # of every class: with the same numbers for all, so that a head depends on the Gaussians alone
 _PENALTY, _STEPS = 1e-4, 100  # of squared weights of standardised features; of L-BFGS
-_SHRINKAGE = 0.05  # of the covariance of a discriminant to its diagonal
 
 
 def last_block(backbone: Backbone, *, unit: bool = False) -> FeatureMap:
@@ -37,7 +36,7 @@ def solved_head(kind: SolvedKind, map: FeatureMap, task_sizes: Sequence[int], ga
         weights = torch.tensor(gaussians.counts, dtype=torch.float64)
         scatter = (weights[:, None, None] * covariances(gaussians)).sum(0)
         freedom = max(int(weights.sum()) - len(weights), 1)
-        found = Discriminant(gaussians.mean.double().cpu(), scatter, freedom, _SHRINKAGE)
+        found = Discriminant(gaussians.mean.double().cpu(), scatter, freedom, reckoned_shrinkage(scatter, freedom))
         return ExactLinearHead(map, task_sizes, *found.weights()).float()
     noise = standard_normal(
         (_DRAWS, gaussians.dim), torch.Generator().manual_seed(0), torch.float64, torch.device("cpu")

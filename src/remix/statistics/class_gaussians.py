@@ -143,11 +143,13 @@ class ClassGaussians(Statistic):
         return roots
 
     def moved(self, drift: Drift) -> ClassGaussians:
-        """The Gaussians of features that have drifted."""
+        """The Gaussians of features that have drifted; what the map leaves of that is added to their covariances."""
         identity = torch.eye(self.dim, dtype=self.mean.dtype, device=self.mean.device)
         correlation = identity.expand(len(self), -1, -1) if self.correlations is None else self.correlations
         spread = self.std.double().unsqueeze(2) * drift.matrix.to(self.mean.device, torch.float64)
         covariance = spread.mT @ correlation.double() @ spread
+        if drift.residual is not None:
+            covariance = covariance + drift.residual.to(covariance)
         std = covariance.diagonal(dim1=1, dim2=2).clamp_min(0).sqrt()
         found = None if self.correlations is None else as_correlation(covariance).to(self.mean)
         return ClassGaussians(self.labels, self.counts, drift(self.mean), std.to(self.std), found)

@@ -20,11 +20,13 @@ class Drift(NamedTuple):
     Attributes:
         matrix: (D, D).
         shift: (D,).
+        residual: (D, D), covariance of what features differ from that; None if it is not known.
 
     """
 
     matrix: Tensor
     shift: Tensor
+    residual: Tensor | None = None
 
     def __call__(self, features: Tensor) -> Tensor:
         """Features (N, D) where they are expected now."""
@@ -52,7 +54,8 @@ def fit_drift(before: Tensor, after: Tensor, ridge: float = 1e-4) -> Drift:
     # Of (y - x), so that what is held is the identity.
     moved = torch.linalg.solve(scatter + hold, centred.T @ ((y - target) - centred))
     matrix = identity + moved
-    return Drift(matrix.to(before), (target - middle @ matrix).to(before))
+    left = (y - target) - centred @ matrix
+    return Drift(matrix.to(before), (target - middle @ matrix).to(before), (left.T @ left / len(left)).to(before))
 
 
 def fit_shift(before: Tensor, after: Tensor) -> Drift:
@@ -95,7 +98,12 @@ class MlpDrift(nn.Module):
         scale: (D,), of features before, which the network sees standardised.
         unit: (D,), what the network adds is in these units.
 
+    Attributes:
+        residual: (D, D), covariance of what features differ from what is expected.
+
     """
+
+    residual: Tensor
 
     def __init__(self, drift: Drift, centre: Tensor, scale: Tensor, unit: Tensor, generator: torch.Generator) -> None:
         super().__init__()
@@ -140,7 +148,9 @@ def fit_mlp_drift(before: Tensor, after: Tensor, generator: torch.Generator, epo
                 mse_loss((found(before[rows]) - after[rows]) / unit, torch.zeros_like(left[rows])).backward()
                 optimiser.step()
             rates.step()
-    return found.requires_grad_(False)
+    left = (after - found.requires_grad_(False)(before)).double()
+    found.residual = (left.T @ left / len(left)).to(before)
+    return found
 
 
 def _checked(before: Tensor, after: Tensor) -> tuple[Tensor, Tensor]:
