@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from remix.methods.discriminant import Discriminant, discriminants_left_out
+from remix.methods.discriminant import Discriminant, discriminants_left_out, reckoned_shrinkage
 from remix.statistics import ClassSums
 
 SHAPES = [(40, 60), (80, 9)]  # fewer images than features, and more
@@ -119,3 +119,24 @@ def test_a_scatter_with_negative_eigenvalues_is_none():
     matrix = torch.tensor([[1.0, 5.0], [5.0, 1.0]]).double()
     with pytest.raises(ValueError, match="negative eigenvalues"):
         Discriminant(torch.zeros(2, 2).double(), matrix, 3, 0.1)
+
+
+def test_shrinkage_is_reckoned_from_how_sure_images_are_of_correlations():
+    x, y = example(60, 8)
+    sums = ClassSums.of(x, y, "dense")
+    variance, unsure, certain = diagonal_of(sums), 0.0, 0.0
+    for i in range(8):
+        for j in range(8):
+            if i != j:
+                r2 = float(sums.scatter.matrix()[i, j] ** 2 / sums.freedom**2 / variance[i] / variance[j])
+                unsure, certain = unsure + (1 - r2) ** 2 / sums.freedom, certain + r2
+    assert reckoned_shrinkage(sums.scatter.matrix(), sums.freedom) == pytest.approx(unsure / certain)
+
+
+def test_the_reckoned_shrinkage_falls_with_more_images_and_never_leaves_its_range():
+    x = torch.randn(100, 20, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    assert reckoned_shrinkage(x.T @ x, 100) > 0.8  # independent features have no correlations to keep
+    correlated = [reckoned_shrinkage(n * (0.5 + 0.5 * torch.eye(20, dtype=torch.float64)), n) for n in (10, 100, 10**6)]
+    assert 1 > correlated[0] > correlated[1] > correlated[2] == 1e-3
+    assert reckoned_shrinkage(torch.zeros(3, 3, dtype=torch.float64), 5) == 1
+    assert reckoned_shrinkage(torch.ones(1, 1, dtype=torch.float64), 5) == 1

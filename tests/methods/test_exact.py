@@ -15,6 +15,7 @@ from remix.learning import Engine, Method
 from remix.learning.stage import Training
 from remix.learning.trainer import Monitor
 from remix.methods import create_method
+from remix.methods.discriminant import reckoned_shrinkage
 from remix.methods.exact import LEFT_OUT
 from remix.methods.step_features import block_sets, block_sizes, stage_ends
 from remix.networks import Backbone, Classifier, LinearHead, create_backbone
@@ -65,6 +66,19 @@ def by_name(engine: Engine, images: torch.Tensor) -> torch.Tensor:
     order = [record.name for record in engine.memory.classes]
     logits = logits[:, [order.index(name) for name in sorted(order)]]
     return logits - logits.mean(1, keepdim=True)
+
+
+def test_shrinkage_is_reckoned_where_the_network_learned_from_the_images_and_chosen_where_not():
+    images, labels = photographs()
+    backbone = network()
+    student = Classifier(backbone, LinearHead(backbone.feature_dim))
+    learned = Engine(student, create_method("lda", first=Training(2, 0.01)), PLAIN, batch_size=16)
+    learn(learned, images, labels, list(range(6)))
+    sums = learned.memory.get("sums")
+    assert sums.strength == pytest.approx(reckoned_shrinkage(sums.scatter.matrix(), sums.freedom))
+    whole = engine_of(create_method("lda", **FIXED))
+    learn(whole, images, labels, list(range(6)))
+    assert whole.memory.get("sums").strength in create_method("lda").strengths(images)
 
 
 @pytest.mark.parametrize("name", HEADS)

@@ -3,7 +3,16 @@
 import pytest
 import torch
 
-from remix.statistics import ClassMeter, Drift, Memory, class_gaussians, feature_point, fit_drift, run_meters
+from remix.statistics import (
+    ClassMeter,
+    Drift,
+    Memory,
+    class_gaussians,
+    feature_point,
+    fit_drift,
+    fit_mlp_drift,
+    run_meters,
+)
 from remix.statistics.class_gaussians import ClassGaussians, as_correlation
 
 
@@ -81,6 +90,31 @@ def test_moved_gaussians_are_those_of_moved_features(generator):
     found, expected = gaussians(features).moved(drift), gaussians(drift(features))
     for name in ("mean", "std", "correlation"):
         assert torch.allclose(getattr(found, name), getattr(expected, name), atol=1e-10), name
+
+
+def test_gaussians_moved_by_a_map_that_leaves_something_are_as_wide_as_the_features(generator):
+    before = (
+        torch.randn(200, 4, generator=generator, dtype=torch.float64) @ torch.randn(4, 4, generator=generator).double()
+    )
+    noise = torch.randn(200, 4, generator=generator, dtype=torch.float64)
+    after = before @ torch.randn(4, 4, generator=generator).double() + noise
+    labels = torch.zeros(200, dtype=torch.int64)
+    drift = fit_drift(before, after, ridge=1e-12)
+    found, expected = class_gaussians(before, labels, True).moved(drift), class_gaussians(after, labels, True)
+    assert torch.allclose(found.mean, expected.mean)
+    assert torch.allclose(found.std, expected.std)
+    assert torch.allclose(found.correlations, expected.correlations)
+    narrow = class_gaussians(before, labels, True).moved(drift._replace(residual=None))
+    assert bool((narrow.std < expected.std).all())
+
+
+def test_what_an_mlp_leaves_is_known(generator):
+    before = torch.randn(400, 3, generator=generator)
+    after = before.square() + 0.3 * torch.randn(400, 3, generator=generator)
+    found = fit_mlp_drift(before, after, generator)
+    left = after - found(before)
+    assert torch.allclose(found.residual, left.T @ left / 400, atol=1e-5)
+    assert float(found.residual.trace()) < float(fit_drift(before, after).residual.trace())
 
 
 def test_without_correlations_the_diagonal_moves(generator):

@@ -86,7 +86,7 @@ class Exact(Method):
     def strengths(self, x: Tensor) -> Sequence[float]:
         """Of shrinkage or penalty for features (N, D), to choose from; the middle one where nothing can be told."""
 
-    def reckoned(self, within: Tensor) -> Sequence[float]:
+    def reckoned(self, within: Tensor, freedom: int) -> Sequence[float]:
         """The strength that deviations (N, D) of features from their class's mean call for, in a sequence, or none.
 
         It is taken where a network learned from these images: leaving out one that it knows tells little.
@@ -261,7 +261,7 @@ class Exact(Method):
                 sums = ClassSums.of(x, found.labels, "none")
                 strengths, labels = self.strengths(x), sums.rows(found.labels)
                 if self.first.epochs:
-                    strengths = self.reckoned(x - sums.mean[labels]) or strengths
+                    strengths = self.reckoned(x - sums.mean[labels], sums.freedom) or strengths
                 judged = Judged(len(strengths) // 2, 0.0, 1.0)
                 scored = _scored(sums, labels, len(strengths))
                 if len(scored):

@@ -73,11 +73,11 @@ class Lda(Exact):
             return (1.0,)
         return _GRID if self.shrinkage is None else (self.shrinkage,)
 
-    def reckoned(self, within: Tensor) -> Sequence[float]:
+    def reckoned(self, within: Tensor, freedom: int) -> Sequence[float]:
         """By how sure so many images are of correlations."""
         if self.covariance == "diagonal" or self.shrinkage is not None:
             return ()
-        return (reckoned_shrinkage(within.T @ within, len(within)),)
+        return (reckoned_shrinkage(within.T @ within, freedom),)
 
     def settled(self, strength: float, kind: ScatterKind) -> float:
         """Blocks for a Laplace covariance are chosen by the matrix that it is fitted to; the fit shrinks by itself."""
