@@ -77,7 +77,7 @@ class Discriminant:
 def reckoned_shrinkage(scatter: Tensor, freedom: int) -> float:
     """How far to shrink a covariance to its diagonal, by how sure so many images are of its correlations.
 
-    The shrinkage of least expected squared error (Schaefer and Strimmer, 2005), with the variance that a correlation r
+    The shrinkage of least expected squared error (Schäfer and Strimmer, 2005), with the variance that a correlation r
     of normal features has, (1 - r^2)^2 / f. It looks at no class, so that it holds where leaving images out does not
     tell: of a network that learned from these very images.
 
