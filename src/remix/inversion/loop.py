@@ -104,7 +104,8 @@ class LoopState:
     def move(self, gradients: Sequence[Tensor], rate: float) -> None:
         """Change the unknowns."""
         for tensor, gradient in zip(self.tensors, gradients, strict=True):
-            tensor.grad = gradient
+            # Fused optimisers go through memory in order, and networks laid out by pixels give gradients laid out so.
+            tensor.grad = gradient.contiguous() if tensor.is_contiguous() else gradient
         self._adam.param_groups[0]["lr"] = rate
         self._adam.step()
         self._adam.zero_grad()

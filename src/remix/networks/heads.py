@@ -344,8 +344,6 @@ def checked_sizes(described: Mapping[str, Any]) -> list[int]:
 class Classifier(nn.Module):
     """A backbone and a head: images in, logits out.
 
-    The weights of its convolutions are laid out by pixels, which makes small ResNets a sixth faster on a processor.
-
     Args:
         backbone: the network.
         head: its head; ``feature_dim`` must be the backbone's, unless it takes features of several blocks.
@@ -361,7 +359,7 @@ class Classifier(nn.Module):
             raise ValueError(
                 f"the backbone gives features of length {backbone.feature_dim}, the head takes {head.feature_dim}"
             )
-        self.backbone: Backbone = backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.backbone = backbone
         self.head = head
 
     def pooled(self, x: Tensor, start: int = 0) -> Tensor:
