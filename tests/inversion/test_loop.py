@@ -269,3 +269,13 @@ def test_steps_are_those_of_the_textbook(generator):
         torch.testing.assert_close(ours[i], x.float())
         torch.testing.assert_close(state.to_tensors()[f"first.{i}"], m.float())
         torch.testing.assert_close(state.to_tensors()[f"second.{i}"], v.float())
+
+
+def test_a_gradient_laid_out_otherwise_moves_the_unknowns_the_same(generator):
+    start, gradient = torch.randn(2, 2, 3, 4, 4, generator=generator)
+    moved = []
+    for layout in (torch.contiguous_format, torch.channels_last):
+        state = LoopState([start.clone()])
+        state.move([gradient.contiguous(memory_format=layout)], 0.1)
+        moved.append(state.tensors[0])
+    assert torch.equal(*moved)
