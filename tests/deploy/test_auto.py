@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 import remix
-from remix.methods.step_features import StepFeatures
+from remix.methods.step_features import StepFeatures, stage_ends
 from remix.networks import create_backbone
 from tests.deploy.small import NAMES, NETWORK, QUICK, digits, weights_of
 
@@ -60,6 +60,26 @@ def test_a_class_around_another_needs_random_features_and_one_beside_another_doe
 
     with mock.patch("remix.methods.exact.step_features", features):
         assert taught(weights, [0, 1]).method == chosen
+
+
+def test_without_weights_it_goes_on_training_where_there_are_as_many_images_as_features():
+    features = stage_ends(create_backbone("convnet8", width=4)).dim
+    few, enough = (remix.Learner("convnet8", options={"width": 4}, holdout=0.0) for _ in range(2))
+    each = -(-features // 2)
+    enough.learn(digits([0, 1], each=each), classes=NAMES)
+    assert enough.method == "drift"
+    assert any(f"{2 * each} images are enough to tell how its {features} features" in note for note in enough.notes)
+    enough.learn(digits([2], each=each), classes=NAMES)
+    assert enough.history[1].method == "drift"
+    few.learn(digits([0, 1], each=each - 1), classes=NAMES)
+    assert few.method in ("lda", "ranpac")
+
+
+@pytest.mark.parametrize("setting", [{"covariance": "dense"}, {"minimum": 2}, {"removable": True}])
+def test_settings_of_sums_keep_it_an_exact_head(setting):
+    found = remix.Learner("convnet8", options={"width": 2}, **setting)
+    found.learn(digits([0, 1], each=100), classes=NAMES)
+    assert found.method in ("lda", "ranpac")
 
 
 def test_without_weights_the_network_learns_from_the_first_classes_and_rests_then():

@@ -92,8 +92,9 @@ def learn(
         similar_names: Take names of classes that differ only in case or spaces for different classes.
         name: Name of this step, which remix inspect shows.
         method: How old classes are kept. By default auto: an exact head, within seconds (lda or ranpac, whichever suits
-            the first images), on a network that stays as it is; without weights it learns from the first classes. Or
-            remix, pmi, drift, lwf, finetune; ncm, lda, fecam, ranpac. A model goes on with its own.
+            the first images), on a network that stays as it is; without weights it learns from the first classes, and
+            from later ones too (drift) if there are enough images. Or remix, pmi, drift, lwf, finetune; ncm, lda,
+            fecam, ranpac. A model goes on with its own.
         head: Head of the network, in its first step: linear (the default) or cosine.
         prior: Covariance of activations that synthetic images are held to: laplace (the default), dense or diagonal.
         covariance: Covariance of features that the method lda keeps: auto (the default), dense, laplace or diagonal.

@@ -44,9 +44,9 @@ class Learner:
     Args:
         backbone: name of a network (see ``remix backbones``), or an ``nn.Module`` that is one; any other module joins
             with ``blocks`` and ``input_shape``.
-        method: auto, which is an exact head (lda or ranpac) on a network with weights and remix on one without; remix;
-            ncm, lda, fecam, ranpac for an exact head on a network that stays as it is; pmi, drift, lwf, finetune to
-            compare with; or one of your own.
+        method: auto, which is an exact head (lda or ranpac), or drift on a network without weights that there are
+            enough images for; ncm, lda, fecam, ranpac for an exact head on a network that stays as it is; remix, pmi,
+            drift, lwf, finetune, which train; or one of your own.
         weights: a safetensors file to begin with; its head, if it has one, is not used.
         blocks: of a module of your own: its block modules in order, as paths.
         input_shape: of a module of your own: (C, H, W) of one image.

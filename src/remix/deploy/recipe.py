@@ -163,20 +163,30 @@ def usual_size(name: str, options: Mapping[str, Any]) -> int | None:
     return _PHOTO_SIZE if photographs else None
 
 
-def auto_method(settings: LearnSettings, head: str = "linear") -> tuple[str, str]:
+def auto_method(
+    settings: LearnSettings, head: str = "linear", images: int = 0, features: int | None = None
+) -> tuple[str, str]:
     """What the method auto comes to in a first step: its name, and why, unless images decide, which tell by themselves.
 
-    A network without weights learns from the first classes and rests then, too: on digits and small photographs that
-    is better than what goes on training (docs/results.md).
+    A network without weights learns from the first classes and rests then, too, unless there are as many images as
+    features: with fewer nothing tells how these drift, and drift was no better (docs/bench/learn.md).
 
     Args:
         settings: what was asked for.
         head: kind of head that was asked for.
+        images: to learn from.
+        features: that tell classes apart, of a network without weights that learns several; None otherwise.
 
     """
     asked = [name for name in _OF_TRAINING if getattr(settings, name) is not None] + ["head"] * (head != "linear")
     if asked:
         return "remix", f"auto chose remix, which trains: {asked[0]} (--{asked[0]}) is a setting of training"
+    summed = settings.covariance is not None or settings.minimum is not None or settings.removable
+    if features is not None and images >= features and not summed:
+        return "drift", (
+            f"auto chose drift, which goes on training: the network begins without weights, and {images} images are "
+            f"enough to tell how its {features} features drift; --method lda rests after the first classes"
+        )
     return "auto", ""
 
 

@@ -29,6 +29,7 @@ from remix.learning import (
 )
 from remix.learning.mistakes import most_mistaken
 from remix.methods import method_class
+from remix.methods.step_features import stage_ends
 from remix.networks import Classifier, ExactHead, Items, OpenedNetwork, create_head
 from remix.statistics import Calibration, ClassSums, Memory, covariance_kinds
 
@@ -93,7 +94,11 @@ def learn_step(
         check_similar_names(before, new)
     if model is not None and (settings.freeze is not None or settings.size is not None):
         raise ValueError("freeze and size are chosen in the first step; this model keeps what it has")
-    method, why = auto_method(settings, head) if method == "auto" else (method, "")
+    if method == "auto":
+        learns = model is None and not network.trained
+        method, why = auto_method(settings, head, len(data.train), stage_ends(network.backbone).dim if learns else None)
+    else:
+        why = ""
     frozen = _frozen(network, model, method, settings, len(data.train))
     preprocessing = network.preprocessing
     prior = settings.prior or _usual_prior(model)
