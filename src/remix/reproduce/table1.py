@@ -22,7 +22,7 @@ _FAITHFUL = ("paper", "code")  # of the named settings, those that are the paper
 _PAIRS = (
     ("remix-paper", "pmi-paper"), ("remix-code", "pmi-code"), ("remix-paper", "remix-code"), ("remix-code", "rdfcil"),
     ("remix-ours", "pmi-ours"), ("remix-ours", "remix-code"), ("remix-ours", "rdfcil"), ("remix-ours", "finetune"),
-    ("lda", "rdfcil"), ("lda", "remix-ours"), ("lda", "drift"),
+    ("lda", "rdfcil"), ("lda", "remix-ours"), ("lda", "drift"), ("lda, rotations", "lda"),
 )  # fmt: skip
 
 
@@ -56,7 +56,8 @@ def variants(scale: str) -> list[Variant]:
 
 def _exact(preset: str) -> list[Variant]:
     """Heads on a network that only learns in the first task: the paper has none, and whoever reads its table asks."""
-    return [Variant(preset, method) for method in ("lda", "ranpac")]
+    turned = Variant(preset, "lda", ("settings.rotations=true",), "lda, rotations")
+    return [Variant(preset, "lda"), *([turned] if preset == "cifar100-mini" else []), Variant(preset, "ranpac")]
 
 
 def _of_preset(preset: str, settings: Sequence[str], unselected: str = "") -> list[Variant]:
