@@ -62,7 +62,7 @@ def test_fitting():
 @pytest.mark.slow
 def test_a_run(tmp_path):
     few = ["settings.first.epochs=1", "settings.samples=20", "settings.samples_per_task=0"]
-    config = resolve("digits", assignments=few)
+    config = resolve("digits", method="remix", assignments=few)
     execute(config, load_tasks(config.data, None), RunDirectory(tmp_path / "run"))
 
 

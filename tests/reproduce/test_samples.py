@@ -66,7 +66,8 @@ def test_samples_of_a_transformer_differ_in_the_prior_alone_and_are_judged(
     ]
     assert [one.pop("prior")["kind"] for one in requests] == ["none", "laplace"]
     assert requests[0] == requests[1]
-    assert (requests[0]["augmentation"]["jitter"], requests[0]["variation"]) == (0, 1.0)
+    assert (requests[0]["augmentation"]["jitter"], requests[0]["variation"]) == (0, 0.1)
+    assert (requests[0]["statistics"], requests[0]["statistics_form"]) == (10.0, "kl")
     assert requests[0]["augmentation"]["rotation"] == 10
     assert [scale["steps"] for scale in requests[0]["scales"]] == [4, 6]  # 2,000 and 3,000
     layers = load_model(out / "class3.remix").memory.layers.values()

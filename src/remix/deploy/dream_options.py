@@ -29,7 +29,7 @@ Settings = LayerwiseSettings | PixelSettings | PyramidSettings | GeneratorSettin
 _PRIOR_WEIGHT: dict[Strategy, float] = {"layerwise": 0.5, "pixels": 1.0, "pyramid": 5.0, "generator": 1.0}
 _PYRAMID_STEPS = 80  # four images of 224 pixels from a ResNet-34 take a minute of one core; published: 2,000
 
-# No rolling, as published for a ViT-B/16. Its statistics are squares of weight 1, and its variation has weight 1; but
+# No rolling, as published for a ViT-B/16. Published are squares of statistics and variation, each of weight 1; but
 # squares of a transformer's deep layers are thousands of times the cross-entropy (docs/reproduce/transformers.md).
 _FOR_TRANSFORMERS = PyramidSettings(
     scales=(Scale(112, 2000, 0.05), Scale(224, 3000, 0.02)),
