@@ -1,6 +1,7 @@
 """What the tables that are made of runs say: table1, table2, efficiency, lambda."""
 
 import json
+from unittest.mock import Mock
 
 import pytest
 from made_targets import make, rows_of
@@ -10,6 +11,7 @@ from remix.experiments import estimate
 from remix.experiments.config import resolve
 from remix.methods import list_methods, method_class
 from remix.reproduce import efficiency, given_rows, sensitivity, table1, table2
+from remix.reproduce.methods_table import _costs
 from remix.reproduce.needed_runs import Variant
 from remix.reproduce.published import LAST, paper_numbers, published_clip, published_last
 from remix.reproduce.targets import Reproduction
@@ -252,3 +254,8 @@ def test_adapters_have_the_grid_of_clip_and_three_of_it_at_the_scale_mini(tmp_pa
     half = ("data.images=16", "data.validation=0.5")  # a tenth of eight images would be none
     assert sensitivity._held_out(Reproduction(tmp_path, preset="cub-vit-mini")) == half
     assert sensitivity._held_out(Reproduction(tmp_path, preset="digits")) == ("data.validation=0.1",)
+
+
+def test_the_figure_of_costs_is_drawn_of_rows_without_times():
+    run = {"metrics": {"last_accuracy_macro": 50.0}, "processor_minutes": 0}
+    assert not _costs({"digits": Mock(summaries={"lda": {0: run}})}).axes[0].lines

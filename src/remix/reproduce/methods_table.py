@@ -145,7 +145,8 @@ def _costs(parts: Mapping[str, Comparison]) -> Figure:
                 panel.plot(*points[method], "o", ms=5, color=colour_of(method))
         panel.set_xscale("log")
         panel.margins(x=0.1, y=0.1)
-        panel.set_xlim(right=_FOR_NAMES * max(minutes for minutes, _ in points.values()))
+        if points:  # rows of earlier tables may lack the time
+            panel.set_xlim(right=_FOR_NAMES * max(minutes for minutes, _ in points.values()))
         panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         panel.xaxis.set_major_formatter("{x:g}")
         panel.xaxis.set_minor_formatter(NullFormatter())
